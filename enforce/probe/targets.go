@@ -1,0 +1,18 @@
+package probe
+
+// Targets are the canaries of one session: fresh, random, and out of reach if the walls hold.
+type Targets struct {
+	StateFile      string `json:"state_file"`      // file in coworker's state folder
+	LoopbackPort   int    `json:"loopback_port"`   // host listener on 127.0.0.1
+	LoopbackPort6  int    `json:"loopback_port_6"` // host listener on ::1; 0 without IPv6
+	UDPPort        int    `json:"udp_port"`        // host UDP socket on 127.0.0.1
+	AbstractSocket string `json:"abstract_socket"` // host abstract socket, without the leading NUL
+	PathSocket     string `json:"path_socket"`     // host path socket
+	Process        int    `json:"process"`         // host pid that must not be signalled
+	EnvName        string `json:"env_name"`        // variable in the supervisor's environment
+	HostPidNS      string `json:"host_pid_ns"`     // link text of the supervisor's namespaces
+	HostNetNS      string `json:"host_net_ns"`
+	HostMntNS      string `json:"host_mnt_ns"`
+	Scratch        string `json:"scratch"` // scratch repository, mounted writable with the same pins
+	Secret         string `json:"secret"`  // content of every canary file; must not be seen inside
+}
