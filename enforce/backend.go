@@ -1,5 +1,10 @@
 package enforce
 
+import (
+	"context"
+	"os"
+)
+
 // BackendName names one way to build a cell.
 type BackendName string
 
@@ -16,4 +21,40 @@ type Availability struct {
 	OK      bool        `json:"ok"`
 	Cause   string      `json:"cause,omitempty"`
 	Remedy  string      `json:"remedy,omitempty"` // exact commands or file text
+}
+
+// Launch is what a backend needs to start a cell besides the Spec.
+type Launch struct {
+	Spec     Spec
+	Program  *os.File // the verified binary of the cell; stays owned by the caller
+	CellWire *os.File // becomes descriptor 3 of the cell; stays owned by the caller
+	Stderr   *os.File // where a crash of the cell's own code is written; stays owned by the caller
+}
+
+// Backend is one way to build a cell.
+type Backend interface {
+	Name() BackendName
+	// Available says whether this machine can use it, without starting anything that stays.
+	Available(ctx context.Context) Availability
+	// Start starts a cell that waits for its first message. On error nothing is left running.
+	Start(ctx context.Context, l Launch) (*Cell, error)
+}
+
+// Cell is a started cell as the supervisor holds it. Its functions may be called from several
+// goroutines.
+type Cell struct {
+	Pid   int      // host pid of the cell
+	Notes []string // what could not be shared, for the report
+
+	// MountInfo is the cell's mount table, pollable (proc_pid_mounts(5)); nil where the backend
+	// makes no mounts. The caller owns it.
+	MountInfo *os.File
+	// Cover puts back a pin or a mask; nil where the backend makes no mounts.
+	Cover func(tree, rel string, kind CoverKind) error
+	// Kill ends the cell and everything it started, and waits until it is gone.
+	Kill func() error
+	// Ended is closed when the cell has ended, however it did.
+	Ended <-chan struct{}
+	// How tells how it ended; valid after Ended is closed.
+	How func() string
 }

@@ -102,4 +102,5 @@ const (
 	CoverFolder   CoverKind = "pin"       // the folder bound on itself: it cannot be renamed or removed
 	CoverReadOnly CoverKind = "read-only" // bound on itself, read-only
 	CoverMask     CoverKind = "mask"      // an unreadable file or folder bound over it
+	CoverDetach   CoverKind = "detach"    // the whole tree taken away; for the scratch repository of the probes
 )

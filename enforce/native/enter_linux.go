@@ -61,7 +61,7 @@ func mountProc() error {
 		}
 	}
 	for _, p := range procHidden {
-		err := unix.Mount("/dev/null", p, "", unix.MS_BIND, "")
+		err := unix.Mount(maskFolder+"/file", p, "", unix.MS_BIND, "")
 		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return stepError("hide", p, err)
 		}

@@ -239,6 +239,19 @@ func (b *builder) mountInfo() ([]mountEntry, error) {
 	}
 }
 
+// MountPoints lists the mount points of a mount table, for the supervisor's watch.
+func MountPoints(mountInfo string) (map[string]bool, error) {
+	entries, err := parseMountInfo(mountInfo)
+	if err != nil {
+		return nil, err
+	}
+	points := make(map[string]bool, len(entries))
+	for _, e := range entries {
+		points[e.point] = true
+	}
+	return points, nil
+}
+
 func parseMountInfo(text string) ([]mountEntry, error) {
 	var entries []mountEntry
 	for line := range strings.Lines(text) {

@@ -300,15 +300,19 @@ func (b *builder) cover(tree, rel string, kind enforce.CoverKind) error {
 }
 
 // Cover puts a pin or a mask back after its mount fell off because somebody outside replaced
-// the file under it.
+// the file under it, or takes a whole tree away.
 func (r *Root) Cover(tree, rel string, kind enforce.CoverKind) error {
-	if err := checkRelative(enforce.Spec{HomeDirs: []string{rel}}); err != nil {
-		return err
-	}
 	for _, t := range r.b.spec.Trees {
-		if t.Path == tree {
-			return stepError(string(kind)+" in "+tree, rel, r.b.cover(tree, rel, kind))
+		if t.Path != tree {
+			continue
 		}
+		if kind == enforce.CoverDetach {
+			return stepError("detach", tree, unix.Unmount(tree, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW))
+		}
+		if err := checkRelative(enforce.Spec{HomeDirs: []string{rel}}); err != nil {
+			return err
+		}
+		return stepError(string(kind)+" in "+tree, rel, r.b.cover(tree, rel, kind))
 	}
 	return &StepError{Step: "cover", Value: tree, Err: errors.New("no such tree in this session")}
 }

@@ -123,8 +123,12 @@ func (c *Conn) sendRights(frame []byte, files []*os.File) (int, error) {
 	var n int
 	var sendErr error
 	err = raw.Write(func(fd uintptr) bool {
-		n, sendErr = unix.SendmsgN(int(fd), frame, oob, nil, unix.MSG_NOSIGNAL)
-		return sendErr != unix.EAGAIN && sendErr != unix.EINTR
+		for {
+			n, sendErr = unix.SendmsgN(int(fd), frame, oob, nil, unix.MSG_NOSIGNAL)
+			if sendErr != unix.EINTR {
+				return sendErr != unix.EAGAIN
+			}
+		}
 	})
 	if err == nil {
 		err = sendErr
@@ -142,6 +146,7 @@ func (c *Conn) Receive() (*Frame, error) {
 		return nil, err
 	}
 	if n == 0 {
+		frame.Close()
 		return nil, io.EOF
 	}
 	if _, err := io.ReadFull(c.file, header[n:]); err != nil {
@@ -174,8 +179,12 @@ func (c *Conn) receiveRights(buf []byte) (int, []*os.File, error) {
 	var n, oobn, flags int
 	var recvErr error
 	err = raw.Read(func(fd uintptr) bool {
-		n, oobn, flags, _, recvErr = unix.Recvmsg(int(fd), buf, oob, unix.MSG_CMSG_CLOEXEC)
-		return recvErr != unix.EAGAIN && recvErr != unix.EINTR
+		for {
+			n, oobn, flags, _, recvErr = unix.Recvmsg(int(fd), buf, oob, unix.MSG_CMSG_CLOEXEC)
+			if recvErr != unix.EINTR {
+				return recvErr != unix.EAGAIN
+			}
+		}
 	})
 	if err == nil {
 		err = recvErr
@@ -190,6 +199,8 @@ func (c *Conn) receiveRights(buf []byte) (int, []*os.File, error) {
 	return n, files, err
 }
 
+// parseRights returns every descriptor it finds even if it also returns an error: the kernel has
+// installed them all, and the caller must close them.
 func parseRights(oob []byte) ([]*os.File, error) {
 	if len(oob) == 0 {
 		return nil, nil
@@ -199,14 +210,16 @@ func parseRights(oob []byte) ([]*os.File, error) {
 		return nil, fmt.Errorf("%w: control message: %v", ErrProtocol, err)
 	}
 	var files []*os.File
+	var bad error
 	for _, m := range messages {
 		fds, err := unix.ParseUnixRights(&m)
 		if err != nil {
-			return files, fmt.Errorf("%w: control message: %v", ErrProtocol, err)
+			bad = fmt.Errorf("%w: control message: %v", ErrProtocol, err)
+			continue
 		}
 		for _, fd := range fds {
 			files = append(files, os.NewFile(uintptr(fd), "wire-descriptor"))
 		}
 	}
-	return files, nil
+	return files, bad
 }

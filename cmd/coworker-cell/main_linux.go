@@ -1,0 +1,46 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+
+	"coworker/runtime/cell"
+	"coworker/runtime/cell/keeper"
+	"coworker/runtime/wire"
+)
+
+// The descriptors that the supervisor and the keeper leave to this program.
+const (
+	wireDescriptor    = 3
+	programDescriptor = 4
+)
+
+// The main goroutine stays on the main thread: the parent-death signal and the probes about it
+// belong to a thread.
+func init() { runtime.LockOSThread() }
+
+func main() {
+	if err := run(os.Args); err != nil {
+		fmt.Fprintln(os.Stderr, "coworker-cell:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) != 2 {
+		return errors.New("this program is started by coworker, not by hand")
+	}
+	conn, err := wire.Inherited(wireDescriptor, "wire")
+	if err != nil {
+		return fmt.Errorf("this program is started by coworker, not by hand: %w", err)
+	}
+	switch args[1] {
+	case "keeper":
+		return keeper.Main(conn, programDescriptor)
+	case "cell":
+		return cell.Main(conn)
+	}
+	return fmt.Errorf("mode %q: want keeper or cell", args[1])
+}

@@ -1,0 +1,54 @@
+package bare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"coworker/enforce"
+	"coworker/enforce/landlock"
+)
+
+// minABI is the first Landlock ABI that allows renames between folders (REFER); below it git and
+// builds do not work.
+const minABI = 2
+
+// Available asks the kernel for Landlock.
+func Available(context.Context) enforce.Availability {
+	a := enforce.Availability{Backend: enforce.Bare}
+	abi, err := landlock.ABI()
+	switch {
+	case errors.Is(err, landlock.ErrDisabled):
+		a.Cause, a.Remedy = "Landlock is built into the kernel and switched off at boot", "add landlock to lsm= on the kernel command line and boot again"
+	case err != nil:
+		a.Cause, a.Remedy = "the kernel has no Landlock: "+err.Error(), "use a kernel from 5.19 on with CONFIG_SECURITY_LANDLOCK"
+	case abi < minABI:
+		a.Cause, a.Remedy = fmt.Sprintf("Landlock ABI %d cannot allow renames between folders", abi), "use a kernel from 5.19 on"
+	default:
+		a.OK = true
+	}
+	return a
+}
+
+// Start forks the cell. The thread that calls it must live as long as the cell (parent-death
+// signal). wire becomes descriptor 3. The caller owns the process and waits for it.
+func Start(s enforce.Spec, binary string, argv []string, stderr, wire *os.File) (*os.Process, error) {
+	attr := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true}
+	if os.Geteuid() == 0 {
+		attr.Credential = &syscall.Credential{Uid: uint32(s.Identity.UID), Gid: uint32(s.Identity.GID), Groups: []uint32{}}
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", os.DevNull, err)
+	}
+	defer null.Close()
+	p, err := os.StartProcess(binary, argv, &os.ProcAttr{
+		Dir: "/", Env: []string{}, Files: []*os.File{null, null, stderr, wire}, Sys: attr,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("start the cell: %w", err)
+	}
+	return p, nil
+}

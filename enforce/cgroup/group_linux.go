@@ -1,0 +1,372 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"coworker/enforce"
+)
+
+// parentName is the group below which the sessions' groups lie.
+const parentName = "coworker"
+
+// Group is the control group of one session, in each hierarchy that can be used. The zero
+// value is a session without one: nothing is bounded, and Limits says why.
+type Group struct {
+	dirs    []dir
+	limits  []enforce.Limit
+	missing string
+}
+
+// dir is the session's folder in one hierarchy.
+type dir struct {
+	path string
+	hierarchy
+}
+
+// New makes the groups of a session and sets the limits. Without the right to make one it
+// returns a Group that bounds nothing and says why.
+func New(name string, l enforce.Limits) (*Group, error) {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("find control groups: %w", err)
+	}
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return &Group{missing: "this kernel has no control groups"}, nil
+	}
+	g := &Group{missing: "no control group can be made here"}
+	for _, h := range parse(string(mounts), string(own)) {
+		if err := g.add(h, name); err != nil {
+			g.missing = err.Error()
+		}
+	}
+	if err := g.set(l); err != nil {
+		return nil, errors.Join(err, g.Remove())
+	}
+	return g, nil
+}
+
+// add makes the session's folder in one hierarchy, if it is of use and may be made.
+func (g *Group) add(h hierarchy, name string) error {
+	if !h.unified && !h.has("pids") && !h.has("memory") && !h.has("cpu") && !h.has("freezer") {
+		return nil
+	}
+	// v2 allows processes in leaves only, so the sessions' parent cannot be this process's own
+	// group if that has controllers enabled; it is made at the top of the mount (for root) or
+	// where the group of this process is delegated.
+	parent := filepath.Join(h.mount, parentName)
+	err := os.Mkdir(parent, 0o755)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("make %s: %w", parent, unwrapPath(err))
+	}
+	if h.unified {
+		if h.controllers, err = enableControllers(h.mount, parent); err != nil {
+			return err
+		}
+	}
+	p := filepath.Join(parent, name)
+	if err := os.Mkdir(p, 0o755); err != nil {
+		return fmt.Errorf("make %s: %w", p, unwrapPath(err))
+	}
+	g.dirs = append(g.dirs, dir{path: p, hierarchy: h})
+	return nil
+}
+
+func unwrapPath(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}
+
+// enableControllers hands the controllers down to the sessions' groups. One that cannot be
+// enabled is missing, not an error: hybrid hosts have none in v2.
+func enableControllers(mount, parent string) ([]string, error) {
+	for _, p := range []string{mount, parent} {
+		data, err := os.ReadFile(filepath.Join(p, "cgroup.controllers"))
+		if err != nil {
+			return nil, fmt.Errorf("read controllers of %s: %w", p, unwrapPath(err))
+		}
+		for _, c := range strings.Fields(string(data)) {
+			if c == "pids" || c == "memory" || c == "cpu" {
+				os.WriteFile(filepath.Join(p, "cgroup.subtree_control"), []byte("+"+c), 0)
+			}
+		}
+	}
+	data, err := os.ReadFile(filepath.Join(parent, "cgroup.subtree_control"))
+	if err != nil {
+		return nil, fmt.Errorf("read controllers of %s: %w", parent, unwrapPath(err))
+	}
+	return strings.Fields(string(data)), nil
+}
+
+func (g *Group) with(controller string) (dir, bool) {
+	for _, d := range g.dirs {
+		if d.has(controller) {
+			return d, true
+		}
+	}
+	return dir{}, false
+}
+
+// set writes the limits and notes which are in force.
+func (g *Group) set(l enforce.Limits) error {
+	for _, one := range []struct {
+		name, controller string
+		value            int64
+		write            func(dir) error
+	}{
+		{"processes", "pids", l.Processes, func(d dir) error { return d.write("pids.max", strconv.FormatInt(l.Processes, 10)) }},
+		{"memory", "memory", l.Memory, func(d dir) error { return d.setMemory(l.Memory) }},
+		{"cpus", "cpu", int64(l.CPUs * 1000), func(d dir) error { return d.setCPU(l.CPUs) }},
+	} {
+		if one.value <= 0 {
+			continue
+		}
+		limit := enforce.Limit{Name: one.name, Value: one.value}
+		d, ok := g.with(one.controller)
+		if !ok {
+			limit.Detail = g.missing
+			if len(g.dirs) > 0 {
+				limit.Detail = "the controller " + one.controller + " is not available here"
+			}
+			g.limits = append(g.limits, limit)
+			continue
+		}
+		if err := one.write(d); err != nil {
+			return fmt.Errorf("limit %s to %d: %w", one.name, one.value, err)
+		}
+		limit.Active, limit.Mechanism = true, enforce.Cgroup
+		g.limits = append(g.limits, limit)
+	}
+	return nil
+}
+
+func (d dir) write(file, value string) error {
+	// Files of cgroupfs exist; opening without O_CREATE keeps a missing one an error.
+	f, err := os.OpenFile(filepath.Join(d.path, file), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(value)
+	return errors.Join(err, f.Close())
+}
+
+func (d dir) setMemory(bytes int64) error {
+	value := strconv.FormatInt(bytes, 10)
+	if !d.unified {
+		if err := d.write("memory.limit_in_bytes", value); err != nil {
+			return err
+		}
+		// Memory and swap together; absent without swap accounting.
+		return ignoreMissing(d.write("memory.memsw.limit_in_bytes", value))
+	}
+	if err := d.write("memory.max", value); err != nil {
+		return err
+	}
+	if err := ignoreMissing(d.write("memory.swap.max", "0")); err != nil {
+		return err
+	}
+	// The whole session ends, not a process at random in it (Linux 4.19).
+	return ignoreMissing(d.write("memory.oom.group", "1"))
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// cpuPeriod is the kernel's default, in microseconds.
+const cpuPeriod = 100_000
+
+func (d dir) setCPU(cpus float64) error {
+	quota := strconv.Itoa(int(cpus * cpuPeriod))
+	if d.unified {
+		return d.write("cpu.max", quota+" "+strconv.Itoa(cpuPeriod))
+	}
+	return d.write("cpu.cfs_quota_us", quota)
+}
+
+// Limits tells which limits are in force, and why the others are not.
+func (g *Group) Limits() []enforce.Limit { return g.limits }
+
+// Join moves a process with all its threads into the group. Call it before the process opens a
+// socket: a socket keeps the group of its birth.
+func (g *Group) Join(pid int) error {
+	for _, d := range g.dirs {
+		if err := d.write("cgroup.procs", strconv.Itoa(pid)); err != nil {
+			return fmt.Errorf("move process %d into %s: %w", pid, d.path, err)
+		}
+	}
+	return nil
+}
+
+// freezer finds the hierarchy that can stop the group.
+func (g *Group) freezer() (dir, bool) {
+	for _, d := range g.dirs {
+		if !d.unified && d.has("freezer") {
+			return d, true
+		}
+		if _, err := os.Stat(filepath.Join(d.path, "cgroup.freeze")); d.unified && err == nil {
+			return d, true
+		}
+	}
+	return dir{}, false
+}
+
+// CanFreeze tells whether Freeze works here.
+func (g *Group) CanFreeze() bool {
+	_, ok := g.freezer()
+	return ok
+}
+
+// ErrNotQuiet is returned by Freeze when something in the group did not stop in time.
+var ErrNotQuiet = errors.New("the group did not come to rest")
+
+// Freeze stops every process of the group, the cell included, and returns when the kernel says
+// that none runs. Thaw undoes it.
+func (g *Group) Freeze(limit time.Duration) error {
+	d, ok := g.freezer()
+	if !ok {
+		return errors.New("no freezer in this group")
+	}
+	if err := d.freeze(true); err != nil {
+		return err
+	}
+	deadline := time.Now().Add(limit)
+	for pause := 20 * time.Microsecond; ; pause = min(2*pause, 5*time.Millisecond) {
+		quiet, err := d.frozen()
+		if err != nil || quiet {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return ErrNotQuiet
+		}
+		time.Sleep(pause)
+	}
+}
+
+// Thaw lets the group run again.
+func (g *Group) Thaw() error {
+	d, ok := g.freezer()
+	if !ok {
+		return errors.New("no freezer in this group")
+	}
+	return d.freeze(false)
+}
+
+func (d dir) freeze(on bool) error {
+	if !d.unified {
+		return d.write("freezer.state", map[bool]string{true: "FROZEN", false: "THAWED"}[on])
+	}
+	return d.write("cgroup.freeze", map[bool]string{true: "1", false: "0"}[on])
+}
+
+func (d dir) frozen() (bool, error) {
+	if !d.unified {
+		data, err := os.ReadFile(filepath.Join(d.path, "freezer.state"))
+		return strings.TrimSpace(string(data)) == "FROZEN", err
+	}
+	data, err := os.ReadFile(filepath.Join(d.path, "cgroup.events"))
+	return strings.Contains(string(data), "frozen 1"), err
+}
+
+// Events counts the times the group ran into a limit.
+type Events struct {
+	OOMKills int64 // processes killed for lack of memory
+	PidsMax  int64 // forks refused
+}
+
+// Events reads the counters.
+func (g *Group) Events() Events {
+	var e Events
+	if d, ok := g.with("pids"); ok {
+		e.PidsMax = d.counter("pids.events", "max")
+	}
+	if d, ok := g.with("memory"); ok {
+		file := "memory.events"
+		if !d.unified {
+			file = "memory.oom_control"
+		}
+		e.OOMKills = d.counter(file, "oom_kill")
+	}
+	return e
+}
+
+func (d dir) counter(file, name string) int64 {
+	data, err := os.ReadFile(filepath.Join(d.path, file))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(data)) {
+		if rest, ok := strings.CutPrefix(line, name+" "); ok {
+			n, _ := strconv.ParseInt(strings.TrimSpace(rest), 10, 64)
+			return n
+		}
+	}
+	return 0
+}
+
+// Remove kills what is left in the group and removes its folders.
+func (g *Group) Remove() error {
+	var errs []error
+	for _, d := range g.dirs {
+		errs = append(errs, d.remove())
+	}
+	g.dirs = nil
+	return errors.Join(errs...)
+}
+
+func (d dir) remove() error {
+	for i := range 100 {
+		err := unix.Rmdir(d.path)
+		if err == nil || errors.Is(err, unix.ENOENT) {
+			return nil
+		}
+		if !errors.Is(err, unix.EBUSY) {
+			return fmt.Errorf("remove %s: %w", d.path, err)
+		}
+		if err := d.kill(); err != nil {
+			return err
+		}
+		time.Sleep(time.Duration(min(i, 20)) * time.Millisecond)
+	}
+	return fmt.Errorf("remove %s: processes in it do not end", d.path)
+}
+
+// kill ends every process of the group: cgroup.kill since Linux 5.14, one by one before. A frozen
+// v1 group cannot die, so it is thawed.
+func (d dir) kill() error {
+	if d.unified {
+		if err := d.write("cgroup.kill", "1"); err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if d.has("freezer") {
+		if err := d.freeze(false); err != nil {
+			return err
+		}
+	}
+	data, err := os.ReadFile(filepath.Join(d.path, "cgroup.procs"))
+	if err != nil {
+		return err
+	}
+	for _, f := range strings.Fields(string(data)) {
+		if pid, err := strconv.Atoi(f); err == nil && pid > 1 {
+			unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+	return nil
+}

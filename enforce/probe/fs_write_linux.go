@@ -1,0 +1,179 @@
+package probe
+
+import (
+	"fmt"
+	"path"
+
+	"golang.org/x/sys/unix"
+
+	"coworker/enforce"
+)
+
+// tmpfile creates a file that has no name and is gone when it is closed: an attempt to write that
+// leaves nothing behind when it works.
+const tmpfile = unix.O_TMPFILE | unix.O_WRONLY
+
+func fsWrite(s Setup) []attempt {
+	create := func(name string, dirs ...string) attempt {
+		return attempt{name: name, wall: enforce.FSWrite, run: func(b *battery) result { return b.createIn(dirs...) }}
+	}
+	kernel := func(name string, files ...string) attempt {
+		return attempt{name: name, wall: enforce.FSWrite, run: func(b *battery) result { return b.openKernel(files...) }}
+	}
+	all := []attempt{
+		create("root", "/"),
+		create("system", "/usr", "/usr/bin", "/bin", "/usr/lib"),
+		create("etc", "/etc"),
+		{name: "system-file", wall: enforce.FSWrite, run: writeSystemFile},
+		{name: "system-metadata", wall: enforce.FSWrite, run: writeSystemMetadata},
+		{name: "state-file", wall: enforce.FSWrite,
+			run: func(b *battery) result {
+				return b.open(b.Targets.StateFile, unix.O_WRONLY, append(b.hidden(), b.unwritable()...))
+			}},
+		{name: "state-folder", wall: enforce.FSWrite,
+			run: func(b *battery) result {
+				return b.open(path.Dir(b.Targets.StateFile), tmpfile, append(b.hidden(), b.unwritable()...))
+			}},
+		// core_pattern and modprobe name programs that the host's kernel starts as root.
+		kernel("core-pattern", "/proc/sys/kernel/core_pattern"),
+		kernel("sysctl", "/proc/sys/vm/drop_caches", "/proc/sys/kernel/modprobe", "/proc/sys/kernel/hotplug", "/proc/sys/kernel/domainname"),
+		kernel("sysrq", "/proc/sysrq-trigger"),
+		kernel("sys", "/sys/kernel/uevent_helper", "/sys/power/state", "/sys/kernel/mm/transparent_hugepage/enabled", "/sys/module/kernel/parameters/panic"),
+		kernel("binfmt", "/proc/sys/fs/binfmt_misc/register"),
+		kernel("cgroup", "/sys/fs/cgroup/cgroup.procs", "/sys/fs/cgroup/unified/cgroup.procs",
+			"/sys/fs/cgroup/memory/release_agent", "/sys/fs/cgroup/pids/release_agent", "/sys/fs/cgroup/systemd/release_agent"),
+		kernel("irq", "/proc/irq/default_smp_affinity"),
+		{name: "mount-attributes", wall: enforce.FSWrite, only: enforce.Native, run: changeMount},
+		{name: "mounts", wall: enforce.FSWrite, only: enforce.Native, run: writableMounts},
+	}
+	if !s.noScratch() {
+		all = append(all,
+			attempt{name: "symlink", wall: enforce.FSWrite, run: writeBySymlink},
+			attempt{name: "device-node", wall: enforce.FSWrite, run: makeDevice})
+	}
+	if readOnlyTrees(s.Spec) > 0 {
+		all = append(all, attempt{name: "read-only-trees", wall: enforce.FSWrite, run: writeReadOnlyTrees})
+	}
+	return all
+}
+
+func (b *battery) createIn(dirs ...string) result {
+	var results []result
+	for _, dir := range dirs {
+		var st unix.Stat_t
+		if unix.Stat(dir, &st) == unix.ENOENT {
+			continue // a system without this folder
+		}
+		results = append(results, b.open(dir, tmpfile, b.unwritable()))
+	}
+	return worst(results...)
+}
+
+// openKernel opens control files without writing. Absence is as good as a refusal: a cell needs
+// none of them.
+func (b *battery) openKernel(files ...string) result {
+	var results []result
+	for _, f := range files {
+		results = append(results, b.open(f, unix.O_WRONLY, errnos{unix.EROFS, unix.EACCES, unix.EPERM, unix.ENOENT, unix.ENOTDIR}))
+	}
+	return worst(results...)
+}
+
+// systemFiles exist on nearly every system; the first one that is there is the target.
+var systemFiles = []string{"/usr/bin/env", "/bin/sh", "/etc/passwd"}
+
+func systemFile() (string, bool) {
+	for _, f := range systemFiles {
+		if unix.Access(f, unix.F_OK) == nil {
+			return f, true
+		}
+	}
+	return "", false
+}
+
+// writeSystemFile opens for writing and does not truncate, so that a working attempt changes
+// neither the content nor a time stamp.
+func writeSystemFile(b *battery) result {
+	f, ok := systemFile()
+	if !ok {
+		return unclear("no system file is visible")
+	}
+	return b.open(f, unix.O_WRONLY, b.unwritable())
+}
+
+// writeSystemMetadata removes an attribute that does not exist: ENODATA shows that a mount let
+// the change through, and nothing was changed. Landlock has no right for metadata.
+func writeSystemMetadata(b *battery) result {
+	f, ok := systemFile()
+	if !ok {
+		return unclear("no system file is visible")
+	}
+	return judge(unix.Removexattr(f, "user.coworker.absent"), b.unwritable(), errnos{unix.ENODATA, unix.EOPNOTSUPP}).at(f)
+}
+
+func writeBySymlink(b *battery) result {
+	target, ok := systemFile()
+	if !ok {
+		return unclear("no system file is visible")
+	}
+	link, err := scratch(b.Targets.Scratch).throughLink(target)
+	if err != nil {
+		return unclear(err.Error())
+	}
+	return b.open(link, unix.O_WRONLY, b.unwritable())
+}
+
+// makeDevice makes the node of /dev/mem in the scratch repository; it is removed unopened.
+func makeDevice(b *battery) result {
+	if b.Targets.Scratch == "" {
+		return unclear(errNoScratch.Error())
+	}
+	var results []result
+	for _, kind := range []uint32{unix.S_IFCHR, unix.S_IFBLK} {
+		node := path.Join(b.Targets.Scratch, "node")
+		err := unix.Mknod(node, kind|0o600, int(unix.Mkdev(1, 1)))
+		if err == nil {
+			unix.Unlink(node)
+		}
+		results = append(results, judge(err, errnos{unix.EPERM, unix.EACCES}, nil).at(node))
+	}
+	return worst(results...)
+}
+
+// changeMount asks to change nothing about the root mount: the kernel checks the right to mount
+// before it sees that there is nothing to do.
+func changeMount(*battery) result {
+	return judge(unix.MountSetattr(unix.AT_FDCWD, "/", 0, &unix.MountAttr{}), refusedCall, nil)
+}
+
+func readOnlyTrees(s enforce.Spec) int {
+	n := 0
+	for _, t := range s.Trees {
+		if !t.Writable {
+			n++
+		}
+	}
+	return n
+}
+
+// maxTrees bounds how many read-only trees are tried.
+const maxTrees = 16
+
+func writeReadOnlyTrees(b *battery) result {
+	var results []result
+	for _, t := range b.Spec.Trees {
+		if t.Writable || len(results) == maxTrees {
+			continue
+		}
+		flags := tmpfile
+		if t.File {
+			flags = unix.O_WRONLY
+		}
+		results = append(results, b.open(t.Path, flags, b.unwritable()))
+	}
+	r := worst(results...)
+	if r.got == enforce.Stopped {
+		r.detail = fmt.Sprintf("%s (%d trees)", r.detail, len(results))
+	}
+	return r
+}

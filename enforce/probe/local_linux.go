@@ -1,0 +1,183 @@
+package probe
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"coworker/enforce"
+)
+
+func local(s Setup) []attempt {
+	add := func(name string, run func(*battery) result) attempt {
+		return attempt{name: name, wall: enforce.NetLocal, run: run}
+	}
+	socket := func(name string, family, kind, proto uintptr) attempt {
+		return add(name, func(*battery) result { return makeSocket(family, kind, proto) })
+	}
+	all := []attempt{
+		add("loopback4", func(b *battery) result {
+			return b.loopback(unix.AF_INET, b.Targets.LoopbackPort, &unix.SockaddrInet4{Port: b.Targets.LoopbackPort, Addr: [4]byte{127, 0, 0, 1}})
+		}),
+		add("loopback-any", func(b *battery) result { // 0.0.0.0 means this host to connect(2)
+			return b.loopback(unix.AF_INET, b.Targets.LoopbackPort, &unix.SockaddrInet4{Port: b.Targets.LoopbackPort})
+		}),
+		add("udp", (*battery).loopbackUDP),
+		add("abstract", (*battery).abstract),
+		add("path", func(b *battery) result { return b.pathSocket(b.Targets.PathSocket) }),
+		add("service-sockets", serviceSockets),
+		socket("vsock", unix.AF_VSOCK, unix.SOCK_STREAM, 0),
+		socket("vsock-high-bits", unix.AF_VSOCK|highBits, unix.SOCK_STREAM, 0),
+		socket("bluetooth", unix.AF_BLUETOOTH, unix.SOCK_RAW, 1),
+		socket("can", unix.AF_CAN, unix.SOCK_RAW, 1),
+		socket("alg", unix.AF_ALG, unix.SOCK_SEQPACKET, 0),
+		socket("tipc", unix.AF_TIPC, unix.SOCK_STREAM, 0),
+		socket("key", unix.AF_KEY, unix.SOCK_RAW, 2),
+		socket("qipcrtr", unix.AF_QIPCRTR, unix.SOCK_DGRAM, 0),
+		socket("smc", unix.AF_SMC, unix.SOCK_STREAM, 0),
+	}
+	for _, n := range []struct {
+		name  string
+		proto uintptr
+	}{
+		{"sock-diag", unix.NETLINK_SOCK_DIAG}, {"xfrm", unix.NETLINK_XFRM}, {"audit", unix.NETLINK_AUDIT},
+		{"connector", unix.NETLINK_CONNECTOR}, {"netfilter", unix.NETLINK_NETFILTER},
+		{"uevent", unix.NETLINK_KOBJECT_UEVENT}, {"generic", unix.NETLINK_GENERIC},
+	} {
+		all = append(all, socket("netlink-"+n.name, unix.AF_NETLINK, unix.SOCK_RAW, n.proto))
+	}
+	if s.Targets.LoopbackPort6 != 0 {
+		all = append(all, add("loopback6", func(b *battery) result {
+			return b.loopback(unix.AF_INET6, b.Targets.LoopbackPort6, &unix.SockaddrInet6{Port: b.Targets.LoopbackPort6, Addr: [16]byte{15: 1}})
+		}))
+	}
+	return all
+}
+
+// patience bounds every wait for an answer of the loopback.
+const patience = 200 // milliseconds
+
+func (b *battery) loopback(family, port int, sa unix.Sockaddr) result {
+	if port <= 0 {
+		return unclear("the setup names no target")
+	}
+	fd, err := inet(family, unix.SOCK_STREAM, 0)
+	if err != nil {
+		return judge(err, b.noSocket(), nil)
+	}
+	defer unix.Close(fd)
+	err = unix.Connect(fd, sa)
+	if err == unix.EINPROGRESS {
+		err = awaitConnect(fd)
+	}
+	return judge(err, append(b.localRefused(), b.unreachable()...), past)
+}
+
+// awaitConnect waits for a connection of a non-blocking socket and returns how it ended.
+func awaitConnect(fd int) error {
+	n, err := poll(fd, unix.POLLOUT)
+	if err != nil || n == 0 {
+		return unix.ETIMEDOUT
+	}
+	code, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
+	if err != nil {
+		return err
+	}
+	if code != 0 {
+		return unix.Errno(code)
+	}
+	return nil
+}
+
+func poll(fd int, events int16) (int, error) {
+	fds := []unix.PollFd{{Fd: int32(fd), Events: events}}
+	for {
+		n, err := unix.Poll(fds, patience)
+		if err != unix.EINTR {
+			return n, err
+		}
+	}
+}
+
+// loopbackUDP sends to the host's socket. Only the refusal (an ICMP message, which the loopback
+// delivers at once) proves that nobody took the datagram.
+func (b *battery) loopbackUDP() result {
+	if b.Targets.UDPPort <= 0 {
+		return unclear("the setup names no target")
+	}
+	fd, err := inet(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		return judge(err, b.noSocket(), nil)
+	}
+	defer unix.Close(fd)
+	if err = unix.Connect(fd, &unix.SockaddrInet4{Port: b.Targets.UDPPort, Addr: [4]byte{127, 0, 0, 1}}); err == nil {
+		_, err = unix.Write(fd, []byte("probe"))
+	}
+	if err != nil {
+		return judge(err, append(b.localRefused(), b.unreachable()...), nil)
+	}
+	if n, err := poll(fd, unix.POLLIN); err == nil && n == 0 {
+		return leaked("a datagram was taken")
+	}
+	_, err = unix.Read(fd, make([]byte, 16))
+	return judge(err, b.localRefused(), nil)
+}
+
+// localSocket makes a stream socket of the family UNIX.
+func localSocket() (int, error) {
+	return unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+}
+
+func (b *battery) abstract() result {
+	if b.Targets.AbstractSocket == "" {
+		return unclear("the setup names no target")
+	}
+	fd, err := localSocket()
+	if err != nil {
+		return judge(err, b.noSocket(), nil)
+	}
+	defer unix.Close(fd)
+	err = unix.Connect(fd, &unix.SockaddrUnix{Name: "@" + b.Targets.AbstractSocket})
+	// EPROTOTYPE: the socket was found, and is of another type.
+	return judge(err, b.scoped(b.ownNet, unix.ECONNREFUSED), errnos{unix.EAGAIN, unix.EPROTOTYPE})
+}
+
+func (b *battery) pathSocket(name string) result {
+	if name == "" {
+		return unclear("the setup names no target")
+	}
+	fd, err := localSocket()
+	if err != nil {
+		return judge(err, b.noSocket(), nil)
+	}
+	defer unix.Close(fd)
+	err = unix.Connect(fd, &unix.SockaddrUnix{Name: name})
+	return judge(err, b.hidden(), errnos{unix.EAGAIN, unix.EPROTOTYPE, unix.ECONNREFUSED}).at(name)
+}
+
+// serviceSockets tries the sockets through which one message starts a process on the host.
+func serviceSockets(b *battery) result {
+	uid := b.Spec.Identity.UID
+	names := []string{
+		"/run/docker.sock", "/var/run/docker.sock", "/run/containerd/containerd.sock", "/run/podman/podman.sock",
+		"/run/dbus/system_bus_socket", "/run/systemd/private", "/run/systemd/notify", "/run/libvirt/libvirt-sock",
+		"/run/snapd.socket", "/run/udev/control", "/run/nscd/socket", "/tmp/.X11-unix/X0",
+		fmt.Sprintf("/run/user/%d/bus", uid), fmt.Sprintf("/run/user/%d/systemd/private", uid),
+		fmt.Sprintf("/run/user/%d/docker.sock", uid), fmt.Sprintf("/run/user/%d/podman/podman.sock", uid),
+		fmt.Sprintf("/run/user/%d/wayland-0", uid), fmt.Sprintf("/tmp/tmux-%d/default", uid),
+	}
+	results := make([]result, 0, len(names))
+	for _, name := range names {
+		var st unix.Stat_t
+		if err := unix.Stat(name, &st); err == unix.ENOENT || err == unix.ENOTDIR {
+			continue // absence is the wall, in bare too
+		}
+		if !b.listed(name) {
+			results = append(results, b.pathSocket(name))
+		}
+	}
+	if len(results) == 0 {
+		return stopped("none is visible")
+	}
+	return worst(results...)
+}

@@ -1,0 +1,94 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"coworker/enforce"
+	"coworker/enforce/bare"
+)
+
+// bareBackend builds cells from Landlock and seccomp alone.
+type bareBackend struct{}
+
+var _ enforce.Backend = bareBackend{}
+
+func (bareBackend) Name() enforce.BackendName { return enforce.Bare }
+
+func (bareBackend) Available(ctx context.Context) enforce.Availability { return bare.Available(ctx) }
+
+// Start forks the cell on a thread that lives as long as it does.
+func (bareBackend) Start(_ context.Context, l enforce.Launch) (*enforce.Cell, error) {
+	type started struct {
+		p   *os.Process
+		err error
+	}
+	result := make(chan started)
+	ended := make(chan struct{})
+	var how string
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		program := "/proc/self/fd/" + strconv.Itoa(int(l.Program.Fd()))
+		p, err := bare.Start(l.Spec, program, []string{"coworker-cell", "cell"}, l.Stderr, l.CellWire)
+		result <- started{p, err}
+		if err != nil {
+			return
+		}
+		defer close(ended)
+		if state, err := p.Wait(); err == nil {
+			how = "the cell ended: " + state.String()
+		}
+	}()
+	s := <-result
+	if s.err != nil {
+		return nil, s.err
+	}
+	var once sync.Once
+	var killErr error
+	return &enforce.Cell{
+		Pid:   s.p.Pid,
+		Ended: ended,
+		How:   func() string { return how },
+		Kill: func() error {
+			once.Do(func() { killErr = killTree(s.p, ended) })
+			return killErr
+		},
+	}, nil
+}
+
+// killTree ends the cell and what it started. Without a pid namespace nothing ties the processes
+// to the cell but descent, so they are stopped first: a stopped process cannot fork.
+func killTree(p *os.Process, ended <-chan struct{}) error {
+	var errs []error
+	for range 100 {
+		below, err := descendants(p.Pid)
+		if err != nil {
+			errs = append(errs, err)
+			break
+		}
+		running := 0
+		for _, d := range below {
+			if d.state != 'T' && d.state != 'Z' && unix.Kill(d.pid, unix.SIGSTOP) == nil {
+				running++
+			}
+		}
+		if running == 0 {
+			for _, d := range below {
+				unix.Kill(d.pid, unix.SIGKILL)
+			}
+			break
+		}
+	}
+	if err := p.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		errs = append(errs, err)
+	}
+	<-ended
+	return errors.Join(errs...)
+}

@@ -1,0 +1,171 @@
+package session
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"coworker/enforce"
+	"coworker/enforce/probe"
+)
+
+// canaries are fresh targets outside the wall that a probe must fail to reach. Their owner
+// closes them when the session is proved.
+type canaries struct {
+	targets  probe.Targets
+	dir      string
+	tcp4     *net.TCPListener
+	tcp6     *net.TCPListener // nil on hosts without IPv6
+	udp      *net.UDPConn
+	abstract *net.UnixListener
+	path     *net.UnixListener
+}
+
+func randomName(n int) string {
+	b := make([]byte, n)
+	rand.Read(b) // never fails since Go 1.24
+	return hex.EncodeToString(b)
+}
+
+// newCanaries makes them below stateDir. On error everything made so far is removed.
+func newCanaries(stateDir, id string) (_ *canaries, err error) {
+	c := &canaries{dir: filepath.Join(stateDir, "probe", id)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.close())
+		}
+	}()
+	secret := "canary-" + randomName(16)
+	if err := os.MkdirAll(c.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make canaries: %w", err)
+	}
+	stateFile := filepath.Join(c.dir, "canary")
+	if err := os.WriteFile(stateFile, []byte(secret), 0o644); err != nil {
+		return nil, fmt.Errorf("make canaries: %w", err)
+	}
+	c.targets = probe.Targets{
+		StateFile: stateFile, Process: os.Getpid(), EnvName: "COWORKER_CANARY_" + randomName(8), Secret: secret,
+		AbstractSocket: "coworker-canary-" + randomName(8),
+	}
+	if err := c.listen(); err != nil {
+		return nil, err
+	}
+	if err := c.namespaces(); err != nil {
+		return nil, err
+	}
+	if err := os.Setenv(c.targets.EnvName, secret); err != nil {
+		return nil, fmt.Errorf("make canaries: %w", err)
+	}
+	return c, nil
+}
+
+func (c *canaries) listen() error {
+	var err error
+	loopback := net.IPv4(127, 0, 0, 1)
+	if c.tcp4, err = net.ListenTCP("tcp4", &net.TCPAddr{IP: loopback}); err != nil {
+		return fmt.Errorf("canary listener: %w", err)
+	}
+	c.targets.LoopbackPort = c.tcp4.Addr().(*net.TCPAddr).Port
+	if c.tcp6, err = net.ListenTCP("tcp6", &net.TCPAddr{IP: net.IPv6loopback}); err == nil {
+		c.targets.LoopbackPort6 = c.tcp6.Addr().(*net.TCPAddr).Port
+	}
+	if c.udp, err = net.ListenUDP("udp4", &net.UDPAddr{IP: loopback}); err != nil {
+		return fmt.Errorf("canary listener: %w", err)
+	}
+	c.targets.UDPPort = c.udp.LocalAddr().(*net.UDPAddr).Port
+	if c.abstract, err = net.ListenUnix("unix", &net.UnixAddr{Name: "@" + c.targets.AbstractSocket}); err != nil {
+		return fmt.Errorf("canary listener: %w", err)
+	}
+	// A socket path holds 107 bytes (unix(7)); the state folder may be deeper than that.
+	dir, err := os.Open(c.dir)
+	if err != nil {
+		return fmt.Errorf("canary listener: %w", err)
+	}
+	defer dir.Close()
+	c.targets.PathSocket = filepath.Join(c.dir, "socket")
+	short := fmt.Sprintf("/proc/self/fd/%d/socket", dir.Fd())
+	if c.path, err = net.ListenUnix("unix", &net.UnixAddr{Name: short}); err != nil {
+		return fmt.Errorf("canary listener: %w", err)
+	}
+	c.path.SetUnlinkOnClose(false) // its name goes with the folder
+	return nil
+}
+
+func (c *canaries) namespaces() error {
+	for name, text := range map[string]*string{
+		"pid": &c.targets.HostPidNS, "net": &c.targets.HostNetNS, "mnt": &c.targets.HostMntNS,
+	} {
+		link, err := os.Readlink("/proc/self/ns/" + name)
+		if err != nil {
+			return fmt.Errorf("read own %s namespace: %w", name, err)
+		}
+		*text = link
+	}
+	return nil
+}
+
+// touched reports, from outside, whether anything reached a canary.
+func (c *canaries) touched() []enforce.Probe {
+	var probes []enforce.Probe
+	add := func(name string, wall enforce.Wall, reached bool) {
+		p := enforce.Probe{Name: name, Wall: wall, Want: enforce.Stopped, Got: enforce.Stopped, Detail: "nothing arrived", Where: "outside"}
+		if reached {
+			p.Got, p.Detail = enforce.Leaked, "a connection from inside arrived"
+		}
+		probes = append(probes, p)
+	}
+	add("net.local/outside-tcp4", enforce.NetLocal, readable(c.tcp4))
+	if c.tcp6 != nil {
+		add("net.local/outside-tcp6", enforce.NetLocal, readable(c.tcp6))
+	}
+	add("net.local/outside-udp", enforce.NetLocal, readable(c.udp))
+	add("net.local/outside-abstract", enforce.NetLocal, readable(c.abstract))
+	add("net.local/outside-path-socket", enforce.NetLocal, readable(c.path))
+	return probes
+}
+
+// readable asks the kernel whether a connection or a datagram waits. (A Go deadline in the past
+// would answer without looking.)
+func readable(c syscall.Conn) bool {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return true // fail closed: a canary that cannot be asked counts as reached
+	}
+	ready := true
+	err = raw.Control(func(fd uintptr) {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, pollErr := unix.Poll(fds, 0)
+		ready = pollErr != nil || n > 0
+	})
+	return ready || err != nil
+}
+
+// close ends the listeners and removes the files. It is safe on a half-made value.
+func (c *canaries) close() error {
+	var errs []error
+	if c.tcp4 != nil {
+		errs = append(errs, c.tcp4.Close())
+	}
+	if c.tcp6 != nil {
+		errs = append(errs, c.tcp6.Close())
+	}
+	if c.udp != nil {
+		errs = append(errs, c.udp.Close())
+	}
+	for _, l := range []*net.UnixListener{c.abstract, c.path} {
+		if l != nil {
+			errs = append(errs, l.Close())
+		}
+	}
+	if c.targets.EnvName != "" {
+		os.Unsetenv(c.targets.EnvName)
+	}
+	return errors.Join(append(errs, os.RemoveAll(c.dir))...)
+}

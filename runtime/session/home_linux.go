@@ -1,0 +1,97 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"coworker/enforce"
+	"coworker/platform/workfs"
+)
+
+// prepareHome makes the folders of the private home's store that the keeper attaches. What lies
+// in the store was written from inside earlier sessions, so no link in it is followed.
+func (s *Session) prepareHome() error {
+	spec := s.options.Spec
+	if s.options.Backend.Name() != enforce.Native {
+		return nil
+	}
+	if err := os.MkdirAll(spec.HomeStore, 0o700); err != nil {
+		return fmt.Errorf("make the private home: %w", err)
+	}
+	root, err := workfs.OpenRoot(spec.HomeStore)
+	if err != nil {
+		return fmt.Errorf("open the private home: %w", err)
+	}
+	defer root.Close()
+	var folders []string
+	for _, d := range spec.HomeDirs {
+		folders = append(folders, path.Join("home", d))
+	}
+	for _, c := range spec.Caches {
+		folders = append(folders, path.Join("cache", c.Dir, "upper"), path.Join("cache", c.Dir, "work"))
+		if dir, ok := persistent(c.Dir, spec.HomeDirs); ok {
+			folders = append(folders, path.Join("home", dir))
+		}
+	}
+	for _, t := range spec.Toolchains {
+		if rel, ok := strings.CutPrefix(t, spec.Identity.Home+"/"); ok {
+			if dir, ok := persistent(rel, spec.HomeDirs); ok {
+				folders = append(folders, path.Join("home", dir))
+			}
+		}
+	}
+	for _, f := range folders {
+		if err := makeFolders(root, f, spec.Identity); err != nil {
+			return fmt.Errorf("private home %q: %w (`coworker cache reset` makes it anew)", spec.HomeStore, err)
+		}
+	}
+	return giveTo(spec.HomeStore, spec.Identity)
+}
+
+// persistent reports whether a path below the home lies in a folder that persists.
+func persistent(rel string, homeDirs []string) (string, bool) {
+	for _, d := range homeDirs {
+		if rel == d || strings.HasPrefix(rel, d+"/") {
+			return rel, true
+		}
+	}
+	return "", false
+}
+
+func makeFolders(root *workfs.Root, rel string, id enforce.Identity) error {
+	at := ""
+	for _, name := range strings.Split(rel, "/") {
+		at = path.Join(at, name)
+		err := root.Mkdir(at, 0o700)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if os.Geteuid() == 0 && id.UID != 0 {
+			if err := root.Chown(at, id.UID, id.GID); err != nil {
+				return err
+			}
+		}
+	}
+	info, err := root.Lstat(rel)
+	if err == nil && info.Kind != workfs.Directory {
+		err = fmt.Errorf("%q is a %s, not a folder", rel, info.Kind)
+	}
+	return err
+}
+
+func giveTo(dir string, id enforce.Identity) error {
+	if os.Geteuid() != 0 || id.UID == 0 {
+		return nil
+	}
+	if err := os.Lchown(dir, id.UID, id.GID); err != nil {
+		return fmt.Errorf("give the private home to its owner: %w", err)
+	}
+	return nil
+}

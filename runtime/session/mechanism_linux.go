@@ -1,0 +1,93 @@
+package session
+
+import (
+	"coworker/enforce"
+	"coworker/runtime/wire"
+)
+
+// landlockScopes is the ABI from which Landlock keeps signals and abstract sockets apart.
+const landlockScopes = 6
+
+// mechanismsOf says which mechanisms keep each wall in a session, from what was really put up.
+func mechanismsOf(b enforce.BackendName, p *wire.Proved, limits []enforce.Limit) map[enforce.Wall][]enforce.Mechanism {
+	m := map[enforce.Wall][]enforce.Mechanism{
+		enforce.Kernel: {enforce.Seccomp},
+		enforce.Priv:   {enforce.NoNewPrivs},
+		enforce.Env:    {enforce.Supervisor},
+	}
+	add := func(w enforce.Wall, list ...enforce.Mechanism) { m[w] = append(m[w], list...) }
+	if b == enforce.Native {
+		add(enforce.FSRead, enforce.MountNS)
+		add(enforce.FSWrite, enforce.MountNS)
+		add(enforce.FSProtect, enforce.Pins, enforce.Watch)
+		add(enforce.FSHide, enforce.Masks)
+		add(enforce.NetEgress, enforce.NetNS)
+		add(enforce.NetLocal, enforce.NetNS, enforce.MountNS)
+		add(enforce.Proc, enforce.PidNS)
+		add(enforce.Priv, enforce.UserNS)
+		add(enforce.Life, enforce.PidNS, enforce.Pdeathsig)
+	} else {
+		add(enforce.FSProtect, enforce.Watch)
+		add(enforce.Life, enforce.Pdeathsig)
+		if p.LandlockABI >= 4 {
+			add(enforce.NetEgress, enforce.LandlockTCP, enforce.Seccomp)
+		}
+	}
+	if p.LandlockABI > 0 {
+		add(enforce.FSRead, enforce.Landlock)
+		add(enforce.FSWrite, enforce.Landlock)
+	}
+	if p.LandlockABI >= landlockScopes {
+		add(enforce.Proc, enforce.LandlockScope)
+		add(enforce.NetLocal, enforce.LandlockScope)
+	}
+	add(enforce.NetLocal, enforce.Seccomp)
+	add(enforce.Proc, enforce.Seccomp)
+	add(enforce.Priv, enforce.Seccomp)
+	seen := map[enforce.Mechanism]bool{}
+	for _, l := range limits {
+		if l.Active && l.Mechanism != "" && !seen[l.Mechanism] {
+			seen[l.Mechanism] = true
+			add(enforce.Res, l.Mechanism)
+		}
+	}
+	if seen[enforce.Cgroup] {
+		add(enforce.Life, enforce.Cgroup)
+	}
+	return m
+}
+
+// mergeLimits puts the limits that the cell set and those of the control group into one list: one
+// entry for each name, in force if either is.
+func mergeLimits(want enforce.Limits, lists ...[]enforce.Limit) []enforce.Limit {
+	var order []string
+	byName := map[string]enforce.Limit{}
+	for _, list := range lists {
+		for _, l := range list {
+			have, ok := byName[l.Name]
+			if !ok {
+				order = append(order, l.Name)
+			}
+			if !ok || !have.Active && l.Active {
+				byName[l.Name] = l
+			}
+		}
+	}
+	named := map[string]bool{}
+	for _, n := range want.Named {
+		named[n] = true
+	}
+	out := make([]enforce.Limit, 0, len(order))
+	for _, n := range order {
+		l := byName[n]
+		l.Named = named[n]
+		out = append(out, l)
+		delete(named, n)
+	}
+	for _, n := range want.Named {
+		if named[n] {
+			out = append(out, enforce.Limit{Name: n, Named: true, Detail: "no mechanism for it in this backend"})
+		}
+	}
+	return out
+}

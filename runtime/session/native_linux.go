@@ -1,0 +1,202 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+
+	"coworker/enforce"
+	"coworker/enforce/native"
+	"coworker/runtime/wire"
+)
+
+// nativeBackend builds cells from namespaces, through the keeper.
+type nativeBackend struct{}
+
+var _ enforce.Backend = nativeBackend{}
+
+func (nativeBackend) Name() enforce.BackendName { return enforce.Native }
+
+func (nativeBackend) Available(ctx context.Context) enforce.Availability {
+	return native.Available(ctx)
+}
+
+// keeperLink is the supervisor's end of the keeper: one request at a time.
+type keeperLink struct {
+	conn    *wire.Conn
+	process *os.Process
+	ended   chan struct{} // closed when the keeper's process is gone
+
+	mu      sync.Mutex // held from a request to its answer
+	answers chan *wire.Frame
+
+	howMu sync.Mutex
+	how   string
+}
+
+// Start forks the keeper on a thread of its own and walks through the keeper's sequence.
+func (nativeBackend) Start(ctx context.Context, l enforce.Launch) (*enforce.Cell, error) {
+	conn, peer, err := wire.Pair("keeper-wire")
+	if err != nil {
+		return nil, err
+	}
+	k := &keeperLink{conn: conn, ended: make(chan struct{}), answers: make(chan *wire.Frame, 1)}
+	err = k.fork(l, peer)
+	peer.Close()
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	cell, err := k.launch(ctx, l)
+	if err != nil {
+		err = errors.Join(err, k.kill())
+		return nil, err
+	}
+	return cell, nil
+}
+
+// fork starts the keeper and waits for it on the thread that forked, so that the thread outlives
+// it (parent-death signal).
+func (k *keeperLink) fork(l enforce.Launch, peer *os.File) error {
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		program := "/proc/self/fd/" + strconv.Itoa(int(l.Program.Fd()))
+		p, err := native.Start(l.Spec, program, []string{"coworker-cell", "keeper"}, l.Stderr, peer, l.Program)
+		k.process = p
+		started <- err
+		if err != nil {
+			return
+		}
+		defer close(k.ended)
+		if state, err := p.Wait(); err == nil {
+			k.setHow("the keeper ended: " + state.String())
+		}
+	}()
+	return <-started
+}
+
+func (k *keeperLink) setHow(how string) {
+	k.howMu.Lock()
+	defer k.howMu.Unlock()
+	if k.how == "" {
+		k.how = how
+	}
+}
+
+func (k *keeperLink) launch(ctx context.Context, l enforce.Launch) (*enforce.Cell, error) {
+	stop := context.AfterFunc(ctx, func() { k.conn.Close() })
+	defer stop()
+	go k.receive()
+	var prepared wire.KeeperPrepared
+	if err := k.ask(wire.TypeKeeperSetup, wire.KeeperSetup{Spec: l.Spec}, wire.TypeKeeperPrepared, &prepared); err != nil {
+		return nil, err
+	}
+	// Opened after the pivot: the kernel notes the root of the process at open time, and shows
+	// mount points relative to it.
+	mountInfo, err := os.Open(fmt.Sprintf("/proc/%d/mountinfo", k.process.Pid))
+	if err != nil {
+		return nil, fmt.Errorf("open the cell's mount table: %w", err)
+	}
+	var startedMsg wire.KeeperStarted
+	if err := k.ask(wire.TypeKeeperStart, wire.Empty{}, wire.TypeKeeperStarted, &startedMsg, l.CellWire); err != nil {
+		mountInfo.Close()
+		return nil, err
+	}
+	return &enforce.Cell{
+		Pid:       startedMsg.Pid,
+		Notes:     prepared.Notes,
+		MountInfo: mountInfo,
+		Cover:     k.cover,
+		Kill:      k.kill,
+		Ended:     k.ended,
+		How:       k.howEnded,
+	}, nil
+}
+
+// receive hands the keeper's answers to whoever asked. It ends with the connection.
+func (k *keeperLink) receive() {
+	defer close(k.answers)
+	for {
+		frame, err := k.conn.Receive()
+		if err != nil {
+			if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrClosed) {
+				k.setHow("keeper wire: " + err.Error())
+			}
+			return
+		}
+		if frame.Type == wire.TypeCellEnded {
+			var e wire.CellEnded
+			if frame.Decode(&e) == nil {
+				k.setHow(describeEnd(e))
+			}
+			continue
+		}
+		k.answers <- frame
+	}
+}
+
+func describeEnd(e wire.CellEnded) string {
+	if e.Signal != 0 {
+		return fmt.Sprintf("the cell was ended by signal %d", e.Signal)
+	}
+	return fmt.Sprintf("the cell ended with status %d", e.Code)
+}
+
+// ask sends one request and waits for its answer.
+func (k *keeperLink) ask(request wire.Type, body any, want wire.Type, v any, files ...*os.File) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err := k.conn.Send(request, body, files...); err != nil {
+		return err
+	}
+	frame, ok := <-k.answers
+	if !ok {
+		return fmt.Errorf("keeper gave no answer to %s: %s", request, k.howEnded())
+	}
+	defer frame.Close()
+	if frame.Type == wire.TypeFailed {
+		failed := &wire.Failed{}
+		if err := frame.Decode(failed); err != nil {
+			return err
+		}
+		return failed
+	}
+	if frame.Type != want || len(frame.Files) != 0 {
+		return fmt.Errorf("%w: keeper answered %s to %s", wire.ErrProtocol, frame.Type, request)
+	}
+	return frame.Decode(v)
+}
+
+func (k *keeperLink) cover(tree, rel string, kind enforce.CoverKind) error {
+	var done wire.Empty
+	return k.ask(wire.TypeRepin, wire.Repin{Tree: []byte(tree), Path: []byte(rel), Kind: kind}, wire.TypeRepinned, &done)
+}
+
+// kill ends the keeper; the parent-death signal ends the cell, and the kernel ends everything in
+// its pid namespace with it. It waits for the keeper; the caller checks that the cell is gone.
+func (k *keeperLink) kill() error {
+	k.conn.Close()
+	err := k.process.Kill()
+	<-k.ended
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	return err
+}
+
+func (k *keeperLink) howEnded() string {
+	k.howMu.Lock()
+	defer k.howMu.Unlock()
+	if k.how == "" {
+		return "no reason is known"
+	}
+	return strings.TrimSpace(k.how)
+}

@@ -1,0 +1,359 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"coworker/enforce"
+	"coworker/enforce/cgroup"
+	"coworker/runtime/treescan"
+	"coworker/runtime/wire"
+)
+
+// Options say what a session is made of. All values are required unless they say otherwise.
+type Options struct {
+	Spec     enforce.Spec
+	Backend  enforce.Backend
+	Program  *os.File      // from OpenProgram; stays owned by the caller
+	StateDir string        // coworker's own state folder on the host
+	MinLevel enforce.Level // below it the session is refused
+	Recorder Recorder
+	Notify   func(Notice) // told what the person must know, as it happens; must not block
+	Now      func() time.Time
+	Scan     treescan.Config
+	Exclude  []string // folders that the scan leaves out and the cell does not see
+	Lifted   []string // absolute paths whose protection a person lifted by name
+}
+
+// Session is a cell with proved walls. Its methods may be called from several goroutines.
+type Session struct {
+	life
+	options     Options
+	id          string
+	cell        *enforce.Cell
+	link        *cellLink
+	group       *cgroup.Group
+	guard       *guard
+	attestation Attestation
+	attestID    string
+	crash       *crashLog
+	cleanUp     []func() error // in the order in which things were made
+
+	background sync.WaitGroup
+	failMu     sync.Mutex
+	failure    error
+}
+
+// Backends lists the backends of this build, best first.
+func Backends() []enforce.Backend { return []enforce.Backend{nativeBackend{}, bareBackend{}} }
+
+// Open starts a cell, has its walls proved and returns it ready for commands. A *RefusedError
+// says which wall did not hold. On any error nothing is left behind.
+func Open(ctx context.Context, o Options) (*Session, error) {
+	s := &Session{life: life{state: Starting}, options: o, id: randomName(8)}
+	s.options.Spec.Trees = slices.Clone(o.Spec.Trees)
+	if err := s.open(ctx); err != nil {
+		refusal := s.refusal(ctx, err)
+		return nil, errors.Join(refusal, s.tearDown())
+	}
+	return s, nil
+}
+
+// refusal makes the error of a session that did not start, and its row.
+func (s *Session) refusal(ctx context.Context, err error) error {
+	var refused *RefusedError
+	if !errors.As(err, &refused) {
+		refused = &RefusedError{Wanted: s.options.MinLevel, Cause: err}
+		if av := s.options.Backend.Available(ctx); !av.OK {
+			refused.Cause = fmt.Errorf("%s: %w", av.Cause, err)
+			refused.Remedy = av.Remedy
+		}
+		if text := s.crash.text(); text != "" {
+			refused.Cause = fmt.Errorf("%w (%s)", refused.Cause, text)
+		}
+	}
+	row := Event{Stage: "start", Status: "refused", Reason: refused.Error(), Level: refused.Level, Walls: s.attestation.Walls}
+	if recordErr := s.options.Recorder.Record(context.WithoutCancel(ctx), s.attestID, row); recordErr != nil {
+		return errors.Join(refused, recordErr)
+	}
+	return refused
+}
+
+func (s *Session) open(ctx context.Context) (err error) {
+	canaries, err := newCanaries(s.options.StateDir, s.id)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, canaries.close()) }()
+	scratch, err := s.newScratch(ctx, &canaries.targets)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, scratch.close()) }()
+	if err := s.start(ctx, scratch.tree); err != nil {
+		return err
+	}
+	if err := s.move(Proving); err != nil {
+		return err
+	}
+	proved, err := s.prove(canaries)
+	if err != nil {
+		return err
+	}
+	probes := append(proved.Probes, outsideChecks(s.cell.Pid, s.options.Backend.Name(), canaries.targets)...)
+	probes = append(probes, canaries.touched()...)
+	if probes, err = scratch.judge(ctx, probes, s); err != nil {
+		return err
+	}
+	return s.admit(ctx, proved, probes)
+}
+
+// start makes the wire, the cell and its limits.
+func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
+	if err := s.scanTrees(ctx); err != nil {
+		return err
+	}
+	if scratch != nil {
+		s.options.Spec.Trees = append(s.options.Spec.Trees, *scratch)
+	}
+	if err := s.prepareHome(); err != nil {
+		return err
+	}
+	conn, peer, err := wire.Pair("cell-wire")
+	if err != nil {
+		return err
+	}
+	defer peer.Close()
+	if s.crash, err = newCrashLog(); err != nil {
+		conn.Close()
+		return err
+	}
+	s.link = newCellLink(conn)
+	s.undo(s.crash.close)
+	s.undo(func() error { s.link.fail(os.ErrClosed); return nil })
+	if s.group, err = cgroup.New(s.id, s.options.Spec.Limits); err != nil {
+		s.crash.started()
+		return err
+	}
+	s.undo(s.group.Remove)
+	launch := enforce.Launch{Spec: s.options.Spec, Program: s.options.Program, CellWire: peer, Stderr: s.crash.writer}
+	s.cell, err = s.options.Backend.Start(ctx, launch)
+	s.crash.started()
+	if err != nil {
+		return err
+	}
+	s.undo(s.killCell)
+	s.background.Go(s.link.listen)
+	// Before the cell opens its first socket: a socket keeps the cgroup of its birth.
+	return s.group.Join(s.cell.Pid)
+}
+
+// undo registers what Close does, in reverse order.
+func (s *Session) undo(f func() error) { s.cleanUp = append(s.cleanUp, f) }
+
+// prove lets the cell raise its walls and attack them.
+func (s *Session) prove(c *canaries) (*wire.Proved, error) {
+	begin := wire.Begin{Backend: s.options.Backend.Name(), Spec: s.options.Spec, Targets: c.targets}
+	if err := s.link.conn.Send(wire.TypeBegin, begin); err != nil {
+		return nil, err
+	}
+	proved := &wire.Proved{}
+	return proved, s.link.next(wire.TypeProved, proved)
+}
+
+// admit decides on the evidence, stores the attestation and opens the session for commands.
+func (s *Session) admit(ctx context.Context, proved *wire.Proved, probes []enforce.Probe) error {
+	limits := mergeLimits(s.options.Spec.Limits, proved.Limits, s.group.Limits())
+	mechanisms := mechanismsOf(s.options.Backend.Name(), proved, limits)
+	verdict := enforce.Assess(enforce.Evidence{Probes: probes, Mechanisms: mechanisms, Limits: limits})
+	digest, err := specDigest(s.options.Spec)
+	if err != nil {
+		return err
+	}
+	s.attestation = Attestation{
+		Version: 1, Backend: s.options.Backend.Name(), Level: verdict.Level, Walls: verdict.Walls, Missing: verdict.Missing,
+		Probes: probes, Limits: limits, Landlock: proved.LandlockABI, Rights: proved.Rights,
+		Kernel: kernelRelease(), Cell: CellDigest, SpecDigest: digest, Notes: s.cell.Notes,
+	}
+	document, err := json.Marshal(s.attestation)
+	if err != nil {
+		return err
+	}
+	if s.attestID, err = s.options.Recorder.Attest(ctx, document); err != nil {
+		return err
+	}
+	if verdict.Level < s.options.MinLevel {
+		return errors.Join(&RefusedError{Level: verdict.Level, Wanted: s.options.MinLevel, Missing: verdict.Missing, Attestation: &s.attestation}, s.move(Refused))
+	}
+	if err := s.link.conn.Send(wire.TypeCommit, wire.Empty{}); err != nil {
+		return err
+	}
+	var ready wire.Empty
+	if err := s.link.next(wire.TypeReady, &ready); err != nil {
+		return err
+	}
+	if err := s.guard.startWatch(); err != nil {
+		return err
+	}
+	s.undo(func() error { s.guard.endWatch(); return nil })
+	if err := s.record(ctx, Event{Stage: "start", Status: "ok", Args: []string{s.options.Spec.Workspace}}); err != nil {
+		return err
+	}
+	return s.move(Ready)
+}
+
+// record adds the session's level to an event and stores it.
+func (s *Session) record(ctx context.Context, events ...Event) error {
+	for i := range events {
+		events[i].Level, events[i].Walls = s.attestation.Level, s.attestation.Walls
+	}
+	return s.options.Recorder.Record(ctx, s.attestID, events...)
+}
+
+// ID names the session in reports, rows and held files.
+func (s *Session) ID() string { return s.id }
+
+// Attestation returns what was proved, and the id under which it is stored.
+func (s *Session) Attestation() (Attestation, string) { return s.attestation, s.attestID }
+
+// Close ends everything inside, sweeps the trees a last time and removes what the session made.
+// It is safe to call it twice.
+func (s *Session) Close() error {
+	if s.current() == Closed {
+		return nil
+	}
+	return s.tearDown()
+}
+
+// tearDown undoes what was made, in reverse order. Sweeping comes after the cell is dead: nothing
+// can put a file back then.
+func (s *Session) tearDown() error {
+	if err := s.move(Closing); err != nil {
+		return err
+	}
+	var errs []error
+	for _, undo := range slices.Backward(s.cleanUp) {
+		errs = append(errs, undo())
+	}
+	s.background.Wait()
+	return errors.Join(append(errs, s.move(Closed))...)
+}
+
+func (s *Session) killCell() error {
+	err := s.cell.Kill()
+	if s.cell.MountInfo != nil {
+		err = errors.Join(err, s.cell.MountInfo.Close())
+	}
+	return errors.Join(err, waitGone(s.cell.Pid))
+}
+
+// waitGone waits until a process that was killed has ended, bounded: a process that hangs in the
+// kernel must not hang the supervisor.
+func waitGone(pid int) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("watch the end of process %d: %w", pid, err)
+	}
+	defer unix.Close(fd)
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(fds, 5000)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return fmt.Errorf("watch the end of process %d: %w", pid, err)
+		case n == 0:
+			return fmt.Errorf("process %d was killed and is still there after 5 s", pid)
+		}
+		return nil
+	}
+}
+
+// fail ends a session in which a wall fell or the cell broke the rules.
+func (s *Session) fail(err error) {
+	s.failMu.Lock()
+	if s.failure == nil {
+		s.failure = err
+	}
+	s.failMu.Unlock()
+	s.link.fail(err)
+	if killErr := s.cell.Kill(); killErr != nil {
+		s.options.Notify(Notice{Text: "end the cell: " + killErr.Error()})
+	}
+}
+
+func (s *Session) failed() error {
+	s.failMu.Lock()
+	defer s.failMu.Unlock()
+	return s.failure
+}
+
+func kernelRelease() string {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return "unknown"
+	}
+	return unix.ByteSliceToString(u.Release[:])
+}
+
+// crashLog keeps the first part of what the keeper and the cell write to their standard error.
+// Commands have their own; this is for a crash of coworker's code.
+type crashLog struct {
+	writer *os.File
+	reader *os.File
+	done   chan struct{}
+	buf    strings.Builder
+}
+
+const maxCrash = 8 << 10
+
+func newCrashLog() (*crashLog, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("pipe for the cell's standard error: %w", err)
+	}
+	c := &crashLog{writer: w, reader: r, done: make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		io.Copy(&c.buf, io.LimitReader(r, maxCrash))
+		io.Copy(io.Discard, r)
+	}()
+	return c, nil
+}
+
+// started closes this process's copy of the writing end.
+func (c *crashLog) started() { c.writer.Close() }
+
+// text waits for the end of the writers and returns what they wrote. Call it when they are dead.
+func (c *crashLog) text() string {
+	if c == nil {
+		return ""
+	}
+	select {
+	case <-c.done:
+	case <-time.After(200 * time.Millisecond):
+		return ""
+	}
+	return strings.TrimSpace(c.buf.String())
+}
+
+func (c *crashLog) close() error {
+	c.writer.Close()
+	err := c.reader.Close()
+	<-c.done
+	return err
+}

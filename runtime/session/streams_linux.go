@@ -1,0 +1,184 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// streams copy between a command inside and its caller. The pipes are made here: the kernel's
+// pipe buffers are the only buffering, so a caller that does not read stops the command, and
+// nothing grows.
+type streams struct {
+	terminal *Terminal
+	copies   []func() // each runs in a goroutine of its own until its pipe ends
+	stop     *os.File // closing it ends the copy from the caller's stdin
+	wake     *os.File
+	outputs  []*os.File
+	in       sync.WaitGroup
+	out      sync.WaitGroup
+}
+
+// drain bounds how long output is read after the command itself has ended, when a process that it
+// left behind still holds the pipe.
+const drain = 100 * time.Millisecond
+
+// newPipeStreams makes the pipes of a command and returns the ends that go inside.
+func newPipeStreams(c Command) (_ *streams, inside []*os.File, err error) {
+	st := &streams{}
+	var mine []*os.File
+	defer func() {
+		if err != nil {
+			for _, f := range append(mine, inside...) {
+				f.Close()
+			}
+		}
+	}()
+	stdin, toChild, err := os.Pipe()
+	if err != nil {
+		return nil, nil, fmt.Errorf("pipe for standard input: %w", err)
+	}
+	inside, mine = append(inside, stdin), append(mine, toChild)
+	if st.wake, st.stop, err = os.Pipe(); err != nil {
+		return nil, nil, fmt.Errorf("pipe to end standard input: %w", err)
+	}
+	mine = append(mine, st.wake, st.stop)
+	st.copies = append(st.copies, func() { st.copyIn(c.Stdin, toChild) })
+	for _, w := range []io.Writer{c.Stdout, c.Stderr} {
+		fromChild, child, err := os.Pipe()
+		if err != nil {
+			return nil, nil, fmt.Errorf("pipe for output: %w", err)
+		}
+		inside, mine = append(inside, child), append(mine, fromChild)
+		st.outputs = append(st.outputs, fromChild)
+		st.copies = append(st.copies, func() { st.copyOut(w, fromChild) })
+	}
+	return st, inside, nil
+}
+
+// start begins to copy; the inside ends are with the cell by now.
+func (st *streams) start() {
+	for i, c := range st.copies {
+		if i == 0 {
+			st.in.Go(c)
+			continue
+		}
+		st.out.Go(c)
+	}
+}
+
+// copyIn feeds the command. It looks before it reads, so that it can be ended while the caller's
+// input has nothing to say, and so that it takes nothing that it does not deliver.
+func (st *streams) copyIn(from, to *os.File) {
+	defer to.Close()
+	if from == nil {
+		return
+	}
+	buf := make([]byte, 32<<10)
+	for {
+		if !waitReadable(from, st.wake) {
+			return
+		}
+		n, err := from.Read(buf)
+		if n > 0 {
+			if _, writeErr := to.Write(buf[:n]); writeErr != nil {
+				return // the command closed its input or ended
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// waitReadable reports whether from has data or ended, false when wake ended first.
+func waitReadable(from, wake *os.File) bool {
+	for {
+		fds := []unix.PollFd{
+			{Fd: int32(from.Fd()), Events: unix.POLLIN},
+			{Fd: int32(wake.Fd()), Events: unix.POLLIN},
+		}
+		_, err := unix.Poll(fds, -1)
+		if err == unix.EINTR {
+			continue
+		}
+		return err == nil && fds[1].Revents == 0
+	}
+}
+
+func (st *streams) copyOut(to io.Writer, from *os.File) {
+	defer from.Close()
+	if to == nil {
+		to = io.Discard
+	}
+	// A caller that cannot be written to (a closed pipe) ends the copy; the command then gets
+	// SIGPIPE, as it would without a wall.
+	io.Copy(to, from)
+}
+
+// finish ends the copies: output is read to its end, or for a bounded time if something that was
+// left behind keeps the pipe open.
+func (st *streams) finish() {
+	if st.stop != nil {
+		st.stop.Close()
+	}
+	for _, f := range st.outputs {
+		f.SetReadDeadline(time.Now().Add(drain))
+	}
+	st.in.Wait()
+	st.out.Wait()
+	if st.wake != nil {
+		st.wake.Close()
+	}
+	if st.terminal != nil {
+		st.terminal.restore()
+	}
+}
+
+// newTerminalStreams waits for the cell's pty.
+func newTerminalStreams(t *Terminal) *streams { return &streams{terminal: t} }
+
+// attach connects the pty that came from the cell with the caller's terminal.
+func (st *streams) attach(pty *os.File) error {
+	defer pty.Close()
+	var err error
+	if st.wake, st.stop, err = os.Pipe(); err != nil {
+		return fmt.Errorf("pipe to end terminal input: %w", err)
+	}
+	// Non-blocking before os.NewFile sees them, so that deadlines work on them.
+	if err := unix.SetNonblock(int(pty.Fd()), true); err != nil {
+		return fmt.Errorf("terminal of the command: %w", err)
+	}
+	master, err := dupFile(pty)
+	if err != nil {
+		return err
+	}
+	toChild, err := dupFile(pty)
+	if err == nil {
+		err = st.terminal.begin(master)
+	}
+	if err != nil {
+		return errors.Join(err, master.Close())
+	}
+	st.outputs = []*os.File{master}
+	t := st.terminal
+	st.in.Go(func() { st.copyIn(t.In, toChild) })
+	st.out.Go(func() {
+		defer master.Close()
+		io.Copy(t.filter(), master) // EIO when the last process has closed the other side
+	})
+	return nil
+}
+
+func dupFile(f *os.File) (*os.File, error) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("duplicate a descriptor: %w", err)
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
+}

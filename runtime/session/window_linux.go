@@ -1,0 +1,204 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"time"
+
+	"coworker/enforce"
+	"coworker/enforce/native"
+	"coworker/enforce/protect"
+	"coworker/platform/gitconfig"
+	"coworker/platform/workfs"
+	"coworker/runtime/held"
+	"coworker/runtime/treescan"
+)
+
+// lostCover is a pin or a mask that is no longer in the mount table.
+type lostCover struct {
+	tree *guardedTree
+	rel  string
+	kind enforce.CoverKind
+}
+
+// lost compares the mount table with what must be in it. A mount on a file falls off in every
+// namespace when somebody outside renames another file over it, as git and editors do.
+func (g *guard) lost() ([]lostCover, error) {
+	file := g.session.cell.MountInfo
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return nil, fmt.Errorf("read the mount table: %w", err)
+	}
+	text, err := io.ReadAll(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the mount table: %w", err)
+	}
+	points, err := native.MountPoints(string(text))
+	if err != nil {
+		return nil, err
+	}
+	var out []lostCover
+	for _, t := range g.trees {
+		for rel, kind := range t.covers {
+			if !points[path.Join(t.tree.Path, rel)] {
+				out = append(out, lostCover{t, rel, kind})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b lostCover) int { return bytes.Compare([]byte(a.rel), []byte(b.rel)) })
+	return out, nil
+}
+
+// checkCovers fails if a cover is missing before the first command.
+func (g *guard) checkCovers(context.Context) error {
+	lost, err := g.lost()
+	if err != nil {
+		return err
+	}
+	if len(lost) > 0 {
+		return fmt.Errorf("%s of %q in %q is not in the cell's mount table", lost[0].kind, lost[0].rel, lost[0].tree.tree.Path)
+	}
+	return nil
+}
+
+// maxPasses bounds how often a repair starts again because the host replaced the file again.
+const maxPasses = 1000
+
+// window repairs what fell off: everything inside stops, the new bytes are judged, the cover goes
+// back, and only then does anything run again. Each window is a row with its length.
+func (g *guard) window() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	opened := g.session.options.Now()
+	lost, err := g.lost()
+	if err != nil || len(lost) == 0 {
+		return err
+	}
+	ctx := context.Background()
+	var repaired []lostCover
+	err = g.whileFrozen(func() error {
+		for range maxPasses {
+			for _, l := range lost {
+				if err := g.repair(ctx, l.tree, l.rel, l.kind); err != nil {
+					return fmt.Errorf("%s of %q: %w", l.kind, path.Join(l.tree.tree.Path, l.rel), err)
+				}
+			}
+			repaired = append(repaired, lost...)
+			if lost, err = g.lost(); err != nil || len(lost) == 0 {
+				return err
+			}
+		}
+		return errors.New("the host replaced it again in every pass")
+	})
+	if err != nil {
+		return err
+	}
+	return g.recordWindow(ctx, repaired, g.session.options.Now().Sub(opened))
+}
+
+func (g *guard) recordWindow(ctx context.Context, repaired []lostCover, length time.Duration) error {
+	var rows []Event
+	for _, l := range repaired {
+		e := Event{
+			Stage: "window", Status: "restored", Resource: path.Join(l.tree.tree.Path, l.rel),
+			Reason: fmt.Sprintf("%s fell off because the file was replaced outside; put back after %d µs", l.kind, length.Microseconds()),
+		}
+		if l.kind == enforce.CoverMask {
+			e.Status = "possible-read"
+		}
+		rows = append(rows, e)
+	}
+	return g.session.record(ctx, rows...)
+}
+
+// repair judges what stands at the path now and covers it again.
+func (g *guard) repair(ctx context.Context, t *guardedTree, rel string, kind enforce.CoverKind) error {
+	for range maxPasses {
+		gone, err := g.judge(ctx, t, rel, kind)
+		if err != nil {
+			return err
+		}
+		if gone {
+			// From now on it is an absent name: the sweep watches for it.
+			delete(t.covers, rel)
+			delete(t.pinned, rel)
+			t.watcher.Forget(rel)
+			return nil
+		}
+		err = g.session.cell.Cover(t.tree.Path, rel, kind)
+		if err == nil {
+			return nil
+		}
+		if !goneOutside(t, rel) {
+			return err
+		}
+	}
+	return errors.New("it came and went in every pass")
+}
+
+// judge looks at what stands at a path whose cover fell off. It reports true if nothing does.
+func (g *guard) judge(ctx context.Context, t *guardedTree, rel string, kind enforce.CoverKind) (gone bool, err error) {
+	info, err := t.root.Lstat(rel)
+	if errors.Is(err, fs.ErrNotExist) || info.Kind == workfs.Symlink && err == nil {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	switch {
+	case kind != enforce.CoverReadOnly:
+		return false, nil
+	case info.Kind == workfs.Regular:
+		return false, g.judgeFile(ctx, t, rel)
+	}
+	// A protected folder was replaced as a whole: the content rules for new names decide.
+	rule, ok := protect.Match(rel, info.Kind == workfs.Directory)
+	if !ok {
+		return false, nil
+	}
+	items, err := g.inspector(t).Apply(ctx, []treescan.Protected{{Path: treescan.Path{Rel: rel, Kind: info.Kind}, Rule: rule}})
+	if err = errors.Join(err, g.tell(ctx, t, items)); err != nil {
+		return false, err
+	}
+	return goneOutside(t, rel), nil
+}
+
+// judgeFile compares the bytes with those last accepted. Inert git keys pass; anything else that
+// changed is held, and the last accepted bytes stand again.
+func (g *guard) judgeFile(ctx context.Context, t *guardedTree, rel string) error {
+	current, info, err := t.root.ReadFile(rel, maxPinned)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	last, known := t.pinned[rel]
+	if known && bytes.Equal(last, current) {
+		return nil
+	}
+	want, reason := last, "replaced while a session ran, and the session could write it for a moment"
+	if rule, ok := protect.Match(rel, false); ok && rule.Check == protect.HoldConfig {
+		merged, keys, mergeErr := gitconfig.Merge(last, current)
+		want, reason = merged, "git configuration that executes was set while a session could write it for a moment"
+		if mergeErr == nil && len(keys) == 0 && bytes.Equal(merged, current) {
+			t.pinned[rel] = current
+			return nil
+		}
+	}
+	request := held.Request{Root: t.root, Rel: rel, Session: g.session.id, Reason: reason, Rule: "window"}
+	item, err := g.store.HoldVersion(request, info, current)
+	if err != nil {
+		return err
+	}
+	if err := t.root.WriteFileAtomic(rel, want, 0o644); err != nil {
+		return err
+	}
+	t.pinned[rel] = want
+	return g.tell(ctx, t, []held.Item{item})
+}
