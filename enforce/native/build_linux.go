@@ -47,7 +47,11 @@ func Build(s enforce.Spec) (*Root, error) {
 	if err := b.prepare(); err != nil {
 		return nil, err
 	}
-	sources, err := b.openSources(plan(s))
+	steps := plan(s)
+	if b.off(enforce.FSRead) {
+		steps = append(steps, step{op: opBind, source: "/", target: "/host", readOnly: true})
+	}
+	sources, err := b.openSources(steps)
 	if err != nil {
 		return nil, err
 	}

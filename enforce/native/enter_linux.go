@@ -27,7 +27,7 @@ func Enter(s enforce.Spec) error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return stepError("prctl PR_SET_DUMPABLE", "", err)
 	}
-	if err := mountProc(); err != nil {
+	if err := mountProc(s); err != nil {
 		return err
 	}
 	if err := unix.Unmount(hostProc, unix.MNT_DETACH); err != nil {
@@ -48,7 +48,11 @@ func Enter(s enforce.Spec) error {
 	return dropCapabilities()
 }
 
-func mountProc() error {
+func mountProc(s enforce.Spec) error {
+	if enforcetest.Off(s, enforce.Proc) {
+		// Without a pid namespace of its own the cell may not mount proc; it sees the host's.
+		return stepError("bind the host's proc on", "/proc", unix.Mount(hostProc, "/proc", "", unix.MS_BIND|unix.MS_REC, ""))
+	}
 	// hidepid=2: a process sees only what it may trace (proc(5)); the cell itself is not dumpable
 	// and so invisible too.
 	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC

@@ -8,29 +8,33 @@ import (
 	"coworker/enforce"
 )
 
-var rlimits = map[string]int{
-	"processes": unix.RLIMIT_NPROC, "open_files": unix.RLIMIT_NOFILE, "file_size": unix.RLIMIT_FSIZE,
-}
+// minTmp is the smallest private /tmp that a backend makes.
+const minTmp = 1 << 20
 
-// limits compares what can be read from inside: rlimits and the size of a tmpfs. Limits that a
-// cgroup keeps are seen from outside only.
+// limits compares what can be read from inside with what the spec asks for, whatever the cell
+// says that it set: rlimits and the size of a tmpfs. Limits that a cgroup keeps are seen from
+// outside only; the number of processes is one of them unless the cell says otherwise.
 func limits(s Setup) []attempt {
-	all := []attempt{{name: "core", wall: enforce.Res, part: "core", run: func(*battery) result {
-		return checkRlimit(unix.RLIMIT_CORE, 0)
-	}}}
+	var all []attempt
+	add := func(part string, run func(*battery) result) {
+		all = append(all, attempt{name: part, wall: enforce.Res, part: part, run: run})
+	}
+	rlimit := func(part string, resource int, want int64) {
+		if want > 0 || resource == unix.RLIMIT_CORE {
+			add(part, func(*battery) result { return checkRlimit(resource, uint64(want)) })
+		}
+	}
+	want := s.Spec.Limits
+	rlimit("core", unix.RLIMIT_CORE, 0)
+	rlimit("open_files", unix.RLIMIT_NOFILE, want.OpenFiles)
+	rlimit("file_size", unix.RLIMIT_FSIZE, want.FileSize)
 	for _, l := range s.Limits {
-		if !l.Active {
-			continue
+		if l.Name == "processes" && l.Active && l.Mechanism == enforce.Rlimit {
+			rlimit(l.Name, unix.RLIMIT_NPROC, l.Value)
 		}
-		resource, known := rlimits[l.Name]
-		switch {
-		case known && l.Mechanism == enforce.Rlimit:
-			all = append(all, attempt{name: l.Name, wall: enforce.Res, part: l.Name,
-				run: func(*battery) result { return checkRlimit(resource, uint64(l.Value)) }})
-		case l.Mechanism == enforce.TmpfsSize:
-			all = append(all, attempt{name: l.Name, wall: enforce.Res, part: l.Name,
-				run: func(*battery) result { return checkTmpfs("/tmp", l.Value) }})
-		}
+	}
+	if want.Tmp > 0 && s.Backend != enforce.Bare {
+		add("tmp", func(*battery) result { return checkTmpfs("/tmp", max(want.Tmp, minTmp)) })
 	}
 	return all
 }

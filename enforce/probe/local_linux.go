@@ -2,6 +2,7 @@ package probe
 
 import (
 	"fmt"
+	"path"
 
 	"golang.org/x/sys/unix"
 
@@ -151,8 +152,24 @@ func (b *battery) pathSocket(name string) result {
 		return judge(err, b.noSocket(), nil)
 	}
 	defer unix.Close(fd)
-	err = unix.Connect(fd, &unix.SockaddrUnix{Name: name})
+	err = connectPath(fd, name)
 	return judge(err, b.hidden(), errnos{unix.EAGAIN, unix.EPROTOTYPE, unix.ECONNREFUSED}).at(name)
+}
+
+// maxSocketPath is what an address holds (unix(7)); longer paths go through a descriptor of their
+// folder, as an attacker's would.
+const maxSocketPath = 107
+
+func connectPath(fd int, name string) error {
+	if len(name) <= maxSocketPath {
+		return unix.Connect(fd, &unix.SockaddrUnix{Name: name})
+	}
+	dir, err := unix.Open(path.Dir(name), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	return unix.Connect(fd, &unix.SockaddrUnix{Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir, path.Base(name))})
 }
 
 // serviceSockets tries the sockets through which one message starts a process on the host.

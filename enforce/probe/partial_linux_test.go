@@ -130,12 +130,10 @@ func TestPins(t *testing.T) {
 
 func TestLimits(t *testing.T) {
 	h := newHost(t)
-	limit := func(name string, m enforce.Mechanism, v int64) enforce.Limit {
-		return enforce.Limit{Name: name, Value: v, Active: true, Mechanism: m}
-	}
+	h.setup.Spec.Limits = enforce.Limits{OpenFiles: 512, FileSize: 1 << 20, Tmp: 1 << 20, Memory: 1 << 30}
 	h.setup.Limits = []enforce.Limit{
-		limit("open_files", enforce.Rlimit, 512), limit("file_size", enforce.Rlimit, 1<<20), limit("processes", enforce.Rlimit, 1<<16),
-		limit("tmp", enforce.TmpfsSize, 1<<20), limit("memory", enforce.Cgroup, 1<<30),
+		{Name: "processes", Value: 1 << 16, Active: true, Mechanism: enforce.Rlimit},
+		{Name: "memory", Value: 1 << 30, Active: true, Mechanism: enforce.Cgroup},
 	}
 	probes := h.run(t, 0, "unshare", "--mount", "prlimit", "--nofile=512:512", "--fsize=2097152:2097152")
 	want(t, probes, enforce.Stopped, []string{"res/open_files"})

@@ -43,7 +43,7 @@ func Run(ctx context.Context, s Setup) []enforce.Probe {
 	defer runtime.UnlockOSThread()
 	b := newBattery(s)
 	if ctx.Err() == nil {
-		b.child.start(s.Spec.Env)
+		b.child.started = b.child.fork(s.Spec.Env)
 		defer b.child.end()
 		defer scratch(s.Targets.Scratch).clean()
 	}

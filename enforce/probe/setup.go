@@ -10,8 +10,7 @@ type Setup struct {
 	// LandlockABI is what the kernel said, 0 if Landlock is off: in the backend bare a refusal
 	// counts only if this ABI can have given it.
 	LandlockABI int
-	// Limits are the limits that the cell set. Those kept by rlimits and by the size of a tmpfs
-	// can be read from inside and are compared.
+	// Limits are the limits that the cell set: they tell which of them an rlimit keeps.
 	Limits []enforce.Limit
 }
 

@@ -62,6 +62,22 @@ func (d *Dir) Mount() (Mount, uint64, error) {
 	return m, st.Ino, nil
 }
 
+// Synthetic reports a file system that the kernel makes up: proc, sysfs, cgroup and their kin. Nothing can be made there
+// and its trees have no end worth walking.
+func (d *Dir) Synthetic() (bool, error) {
+	var st unix.Statfs_t
+	if err := retry(func() error { return unix.Fstatfs(d.fd, &st) }); err != nil {
+		return false, err
+	}
+	switch int64(st.Type) {
+	case unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC, unix.CGROUP_SUPER_MAGIC, unix.CGROUP2_SUPER_MAGIC, unix.DEVPTS_SUPER_MAGIC,
+		unix.DEBUGFS_MAGIC, unix.TRACEFS_MAGIC, unix.SECURITYFS_MAGIC, unix.BPF_FS_MAGIC, unix.PSTOREFS_MAGIC, unix.EFIVARFS_MAGIC,
+		unix.SELINUX_MAGIC, unix.BINFMTFS_MAGIC, unix.NSFS_MAGIC:
+		return true, nil
+	}
+	return false, nil
+}
+
 // Lstat describes name without following it.
 func (d *Dir) Lstat(name string) (Info, error) {
 	if err := checkName(name); err != nil {

@@ -30,4 +30,8 @@
 // and does nothing with it. It must not ignore them instead: execve(2) keeps an ignored signal
 // ignored and resets a caught one. A child that forges a fault (sigqueue(3) with SIGSEGV and a
 // negative si_code) still ends the cell, and with it its own session: nothing is gained by it.
+//
+// A child that stops everything it can reach (kill(-1, SIGSTOP)) may catch a new command between
+// vfork and exec, and the dispatcher then waits with it. The supervisor must bound its wait for
+// Started and kill the cell from outside, which always works.
 package cell

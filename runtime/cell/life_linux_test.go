@@ -1,11 +1,14 @@
 package cell_test
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -15,20 +18,24 @@ import (
 // gone waits until nobody holds the command's standard output any more. The pipe knows, whatever
 // namespaces hide.
 func (r *running) gone() error {
+	r.stdout.SetReadDeadline(time.Now().Add(patience))
 	_, err := r.stdout.Read(make([]byte, 1))
-	if err == nil {
-		return fmt.Errorf("unexpected output")
+	switch err {
+	case io.EOF:
+		return nil
+	case nil:
+		return errors.New("unexpected output")
 	}
-	return nil
+	return fmt.Errorf("a process of command %d lives: %w", r.id, err)
 }
 
 func TestBackgroundProcessOutlivesItsParent(t *testing.T) {
 	each(t, worlds, func(t *testing.T, s *session) {
-		r := s.begin(shell("(read line; echo got $line) <&0 & exit 7"))
+		r := s.begin(shell("exec 3<&0; (read line <&3; echo got $line) & exit 7"))
 		if got := r.exited(); got.Code != 7 {
 			t.Fatalf("%+v", got)
 		}
-		// The shell gives background jobs /dev/null unless told otherwise, hence <&0.
+		// The shell gives background jobs /dev/null as their input, hence descriptor 3.
 		if _, err := r.stdin.Write([]byte("after\n")); err != nil {
 			t.Fatal(err)
 		}
@@ -106,6 +113,28 @@ func TestEndOfWireKillsEverything(t *testing.T) {
 	})
 }
 
+func TestKilledCellTakesItsCommandsAlong(t *testing.T) {
+	each(t, worlds, func(t *testing.T, s *session) {
+		var all []*running
+		for range 3 {
+			r := s.begin(shell("echo up; exec sleep 1000"))
+			r.line()
+			all = append(all, r)
+		}
+		if err := unix.Kill(s.cellPID(t), unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		if code := s.wait(); code != 128+int(unix.SIGKILL) {
+			t.Errorf("cell ended with %d: %s", code, s.stderr.String())
+		}
+		for _, r := range all {
+			if err := r.gone(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
 func TestSignalReachesTheGroup(t *testing.T) {
 	each(t, worlds, func(t *testing.T, s *session) {
 		r := s.begin(shell("sleep 1000 & sleep 1000 & echo up; wait"))
@@ -131,13 +160,15 @@ func TestSignalReachesTheGroup(t *testing.T) {
 
 func TestStopHoldsAndContinueReleases(t *testing.T) {
 	each(t, worlds, func(t *testing.T, s *session) {
-		r := s.begin(shell("trap : CONT; echo up; while read x; do echo $x; done"))
+		r := s.begin(shell("echo up; while read x; do echo $x; done"))
 		r.line()
 		s.send(wire.TypeStop, wire.Empty{})
 		n := decode[wire.Stopped](t, s.await(0, wire.TypeStopped)).Processes
 		if want := 1; n != want && !(n == -1 && strings.Contains(t.Name(), "noproc")) {
 			t.Errorf("stopped %d processes, want %d", n, want)
 		}
+		s.send(wire.TypeStop, wire.Empty{}) // a second Stop must not take the first one's work for a person's
+		s.await(0, wire.TypeStopped)
 		r.stdin.Write([]byte("ping\n"))
 		if err := r.stdout.SetReadDeadline(soon()); err != nil {
 			t.Fatal(err)

@@ -156,7 +156,11 @@ func signalChecked(p process, sig syscall.Signal) error {
 	if now, ok := readProcess(p.pid); !ok || now.start != p.start {
 		return nil
 	}
-	if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil && err != unix.ESRCH {
+	err = unix.PidfdSendSignal(fd, sig, nil, 0)
+	if err == unix.EPERM {
+		return nil // as kill(-1) does: another user put it here from outside, and it stays in every count
+	}
+	if err != nil && err != unix.ESRCH {
 		return fmt.Errorf("cell: signal %s to process %d: %w", unix.SignalName(sig), p.pid, err)
 	}
 	return nil

@@ -10,6 +10,9 @@ import (
 	"coworker/runtime/wire"
 )
 
+// tcpABI is the Landlock ABI that handles TCP connect and bind (Linux 6.7).
+const tcpABI = 4
+
 // restrict puts the Landlock layer over the mounts. A kernel without Landlock is reported, and
 // required only where nothing else keeps the files apart: in the backend bare.
 func restrict(b wire.Begin, p *wire.Proved) error {
@@ -32,7 +35,7 @@ func restrict(b wire.Begin, p *wire.Proved) error {
 		// and the mounts keep both walls already.
 		return nil
 	}
-	rules := landlock.Rules{RestrictTCP: b.Backend == enforce.Bare}
+	rules := landlock.Rules{RestrictTCP: b.Backend == enforce.Bare && abi >= tcpABI}
 	visible := native.Visible(b.Spec)
 	rules.ReadOnly = optional(visible.ReadOnly)
 	rules.ReadWrite = optional(visible.ReadWrite)

@@ -55,12 +55,13 @@ func Serve(conn *wire.Conn, o Options) error {
 	if o.MaxCommands <= 0 {
 		o.MaxCommands = DefaultMaxCommands
 	}
-	if !o.OwnPIDNamespace {
-		// The parent-death signal comes when the forking thread ends, not the process
-		// (PR_SET_PDEATHSIG(2const)); this thread lives as long as Serve.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-	}
+	// One thread forks everything and sends every signal. Below Landlock ABI 8 each thread has
+	// restricted itself, which makes sibling domains: a command forked by one thread could not be
+	// signalled by another, nor by a command forked there (scope LANDLOCK_SCOPE_SIGNAL). And the
+	// parent-death signal comes when the forking thread ends, not the process
+	// (PR_SET_PDEATHSIG(2const)); this thread lives as long as Serve.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	if err := prepareProcess(o.OwnPIDNamespace); err != nil {
 		return err
 	}
@@ -74,11 +75,11 @@ func Serve(conn *wire.Conn, o Options) error {
 	err := endOfWire(s.dispatch())
 	conn.Close() // lets the writer and the dials go
 	s.dials.close()
-	s.table.close()
 	if _, killErr := s.killAll(); killErr != nil {
 		// The reaper cannot be waited for; it ends with the process.
 		return errors.Join(err, killErr)
 	}
+	s.table.close() // not before: killAll needs the reaper
 	reaper.Wait()
 	close(s.table.exits)
 	writer.Wait()
@@ -94,6 +95,11 @@ func prepareProcess(ownNS bool) error {
 		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 			return fmt.Errorf("cell: become a child subreaper: %w", err)
 		}
+	}
+	// Commands share the user id: a dumpable cell would hand them its wire (pidfd_getfd(2)) and
+	// its memory. The set-up has done this; a cell without it must not serve.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("cell: become non-dumpable: %w", err)
 	}
 	if err := requireClearMask(); err != nil {
 		return err

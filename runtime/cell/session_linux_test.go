@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"coworker/runtime/wire"
 )
 
@@ -192,13 +190,12 @@ func decode[T any](t testing.TB, f *wire.Frame) T {
 
 // running is a command with pipes.
 type running struct {
-	s       *session
-	id      uint64
-	pid     int
-	stdin   *os.File
-	stdout  *os.File
-	stderr  *os.File
-	pending []*os.File
+	s      *session
+	id     uint64
+	pid    int
+	stdin  *os.File
+	stdout *os.File
+	stderr *os.File
 }
 
 func words(list ...string) [][]byte {
@@ -329,6 +326,3 @@ func (s *session) killAll() int {
 	s.send(wire.TypeKillAll, wire.Empty{})
 	return decode[wire.Killed](s.t, s.await(0, wire.TypeKilled)).Processes
 }
-
-// alive tells whether a process of the subreaper world or one known by its host pid exists.
-func alive(pid int) bool { return unix.Kill(pid, 0) == nil }

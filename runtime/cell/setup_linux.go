@@ -76,7 +76,7 @@ func raise(b wire.Begin) (*wire.Proved, error) {
 	}
 	lap("landlock")
 	if !enforcetest.Off(b.Spec, enforce.Kernel) {
-		if err := seccomp.Load(variant(b)); err != nil {
+		if err := seccomp.Load(variant(b, p.LandlockABI)); err != nil {
 			return nil, err
 		}
 	}
@@ -95,8 +95,10 @@ func enter(b wire.Begin) error {
 	return enterBare()
 }
 
-func variant(b wire.Begin) seccomp.Variant {
+func variant(b wire.Begin, abi int) seccomp.Variant {
 	switch {
+	case b.Backend == enforce.Bare && abi < tcpABI:
+		return seccomp.BareOffline // Landlock cannot tell TCP ports apart: no internet sockets at all
 	case b.Backend == enforce.Bare:
 		return seccomp.Bare // --debug is never offered there
 	case b.Spec.Debug:

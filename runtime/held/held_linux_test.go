@@ -399,6 +399,31 @@ func TestPoisonedRepositoriesAreDefused(t *testing.T) {
 	}
 }
 
+// TestRightsTakenAway: a cell hides a config and a protected name behind folder modes from an unprivileged supervisor.
+func TestRightsTakenAway(t *testing.T) {
+	s, root, dir := setup(t)
+	put(t, dir, "a/.git/config", "[core]\n\tpager = evil\n\tbare = false\n")
+	put(t, dir, "b/.mcp.json", "x")
+	must(t, os.Chmod(dir+"/a/.git", 0o555), os.Chmod(dir+"/b", 0))
+	t.Cleanup(func() { os.Chmod(dir+"/a/.git", 0o755) })
+	if os.Geteuid() != 0 {
+		found, err := treescan.Scan(t.Context(), root, treescan.Config{})
+		must(t, err)
+		if len(found.Unreadable) != 1 {
+			t.Fatalf("%+v", found.Unreadable)
+		}
+		must(t, Inspector{Store: s, Root: root}.Reopen(found.Unreadable))
+	}
+	held := inspect(t, s, root)
+	if !slices.Equal(held, []string{"a/.git/config", "b/.mcp.json"}) {
+		t.Errorf("held %q", held)
+	}
+	if got := read(t, dir+"/a/.git/config"); got != "[core]\n\tbare = \"false\"\n" {
+		t.Errorf("%q", got)
+	}
+	must(t, os.Chmod(dir+"/b", 0o755))
+}
+
 func TestApplyGoesOnAfterAnError(t *testing.T) {
 	s, root, dir := setup(t)
 	put(t, dir, "b/.mcp.json", "x")

@@ -17,6 +17,7 @@ import (
 
 // Inspector applies the content rules to protected names that newly appeared in one workspace. Names that only an attack or
 // the person makes are held; what git itself writes for init, clone, worktree and submodule stays, without what executes.
+// The cell must be stopped while it works: it reads a file, judges it and writes it in three steps.
 type Inspector struct {
 	Store   *Store
 	Root    *workfs.Root
@@ -41,6 +42,19 @@ func (in Inspector) Apply(ctx context.Context, found []treescan.Protected) ([]It
 		}
 	}
 	return items, errors.Join(errs...)
+}
+
+// Reopen gives the owner of folders that a sweep newly found unreadable the right to list them, so that the next sweep sees
+// what they hide. The supervisor calls it for folders that appeared, or lost their rights, while a session ran; it changes
+// nothing else about them.
+func (in Inspector) Reopen(list []treescan.Unreadable) error {
+	var errs []error
+	for _, u := range list {
+		if err := in.Root.Chmod(u.Rel, u.Mode|0o500); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Todos holds rebase to-do lists that would execute a command; the supervisor calls it when a session ends.
@@ -213,7 +227,9 @@ func (in Inspector) config(ctx context.Context, rel string, rule protect.Rule) (
 	if err != nil {
 		return nil, err
 	}
-	return []Item{it}, in.Root.WriteFileAtomic(rel, gitconfig.Format(inert), info.Mode)
+	return []Item{it}, withRights(in.request(rel, rule, reason), info, func() error {
+		return in.Root.WriteFileAtomic(rel, gitconfig.Format(inert), info.Mode)
+	})
 }
 
 // ownWorktree allows the core.worktree that git writes for a submodule: a folder in the workspace whose .git file points

@@ -237,18 +237,36 @@ func (s *Store) List() (items []Item, broken []string, err error) {
 			broken = append(broken, e.Name)
 			continue
 		}
-		if it.Moving {
-			if _, err := s.root.Lstat(it.ID + "/" + itemName); err != nil {
-				continue
-			}
-			if err := s.settle(&it); err != nil {
-				broken = append(broken, e.Name)
-				continue
-			}
+		whole, err := s.complete(&it)
+		if err != nil {
+			broken = append(broken, e.Name)
+		}
+		if err != nil || !whole {
+			continue
 		}
 		items = append(items, it)
 	}
 	return items, broken, nil
+}
+
+// leftoverAge is when a record without an item cannot belong to a running process any more.
+const leftoverAge = time.Hour
+
+// complete tells whether a record has its item, and finishes what a killed process began. A record without an item is from
+// a move that took nothing or from a Keep that was done but for the record; it is removed once it is old.
+func (s *Store) complete(it *Item) (bool, error) {
+	_, err := s.root.Lstat(it.ID + "/" + itemName)
+	switch {
+	case err == nil && it.Moving:
+		return true, s.settle(it)
+	case err == nil, len(it.Skipped) > 0 && it.Skipped[0] == ".":
+		return true, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return false, err
+	case time.Since(it.HeldAt) > leftoverAge:
+		return false, s.root.RemoveAll(it.ID, bounds)
+	}
+	return false, nil
 }
 
 // Drop deletes an item.
@@ -305,7 +323,7 @@ func (s *Store) putBack(root *workfs.Root, it Item) error {
 	from := it.ID + "/" + itemName
 	err := s.root.Move(from, root, it.Rel)
 	if errors.Is(err, workfs.ErrCrossDevice) {
-		_, err = s.root.CopyTo(from, root, it.Rel, bounds)
+		err = s.copyBack(root, from, it.Rel)
 	}
 	if errors.Is(err, syscall.EEXIST) {
 		return fmt.Errorf("put back %s/%s: %w", it.Workspace, it.Rel, ErrExists)
@@ -319,4 +337,20 @@ func (s *Store) putBack(root *workfs.Root, it Item) error {
 		}
 	}
 	return s.root.RemoveAll(it.ID, bounds)
+}
+
+// copyBack copies next to the place and renames, so that a kill in between never leaves half of an item at the place.
+func (s *Store) copyBack(root *workfs.Root, from, rel string) error {
+	temp := ".coworker-" + rand.Text()
+	if i := strings.LastIndexByte(rel, '/'); i >= 0 {
+		temp = rel[:i+1] + temp
+	}
+	_, err := s.root.CopyTo(from, root, temp, bounds)
+	if err == nil {
+		err = root.Move(temp, root, rel)
+	}
+	if err != nil {
+		return errors.Join(err, root.RemoveAll(temp, bounds))
+	}
+	return nil
 }

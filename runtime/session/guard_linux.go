@@ -26,6 +26,7 @@ type guard struct {
 	store   *held.Store
 
 	mu    sync.Mutex // one freeze at a time: a sweep or the repair of a window
+	dead  bool       // the cell has ended: covers are of no use any more
 	items []held.Item
 	stop  *os.File // closing it ends the watch
 	wake  *os.File
@@ -44,14 +45,16 @@ func (s *Session) scanTrees(ctx context.Context) (err error) {
 	}
 	for i, t := range s.options.Spec.Trees {
 		cfg := s.options.Scan
+		cfg.NoMarks = cfg.NoMarks || s.options.OneCommand
 		cfg.Exclude = belowTree(t.Path, s.options.Exclude)
-		tree, err := guardTree(ctx, t, cfg, s.options.Lifted)
+		tree, err := guardTree(ctx, t, cfg, namedPaths{s.options.Lifted, s.options.Shown})
 		if err != nil {
 			return err
 		}
 		g.trees = append(g.trees, tree)
 		s.options.Spec.Trees[i] = tree.tree
 	}
+	s.addGitIgnore()
 	return nil
 }
 
@@ -88,6 +91,9 @@ func (g *guard) inspector(t *guardedTree) held.Inspector {
 // afterCall sweeps when a command has ended. With nothing new in any tree it costs one read of
 // each notification queue.
 func (g *guard) afterCall(ctx context.Context) error {
+	if g.session.options.OneCommand {
+		return nil // the last sweep follows at once, with everything inside dead
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, t := range g.trees {
@@ -151,7 +157,7 @@ func (g *guard) act(ctx context.Context, t *guardedTree, f *treescan.Findings) e
 		return err
 	}
 	for _, rel := range f.Replaced {
-		if kind, ok := t.covers[rel]; ok && g.session.cell.Cover != nil {
+		if kind, ok := t.covers[rel]; ok && g.canCover() {
 			if err := g.repair(ctx, t, rel, kind); err != nil {
 				return err
 			}
@@ -160,9 +166,13 @@ func (g *guard) act(ctx context.Context, t *guardedTree, f *treescan.Findings) e
 	return g.maskNew(ctx, t, f)
 }
 
+func (g *guard) canCover() bool {
+	return !g.dead && g.session.cell != nil && g.session.cell.Cover != nil
+}
+
 // maskNew masks secret names and host sockets that appeared while the session lives.
 func (g *guard) maskNew(ctx context.Context, t *guardedTree, f *treescan.Findings) error {
-	if g.session.cell.Cover == nil {
+	if !g.canCover() {
 		return nil
 	}
 	var rels []string
@@ -230,6 +240,7 @@ func (s *Session) Held() []held.Item {
 func (g *guard) final(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.dead = true
 	var errs []error
 	for _, t := range g.trees {
 		if t.watcher == nil {
@@ -286,8 +297,8 @@ func (g *guard) startWatch() error {
 	if g.wake, g.stop, err = os.Pipe(); err != nil {
 		return fmt.Errorf("pipe to end the watch: %w", err)
 	}
-	// What is missing at the start would never be noticed as lost.
-	if err := g.checkCovers(context.Background()); err != nil {
+	// What fell off while the session was made has given its event already.
+	if err := g.window(); err != nil {
 		return err
 	}
 	g.watch.Go(g.follow)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"coworker/enforce"
 	"coworker/enforce/native"
 	"coworker/runtime/wire"
@@ -101,10 +103,15 @@ func (k *keeperLink) launch(ctx context.Context, l enforce.Launch) (*enforce.Cel
 	}
 	// Opened after the pivot: the kernel notes the root of the process at open time, and shows
 	// mount points relative to it.
-	mountInfo, err := os.Open(fmt.Sprintf("/proc/%d/mountinfo", k.process.Pid))
+	// Not with os.Open: the Go runtime would add the file to its own epoll set, and each look of
+	// epoll at it consumes the one event that a change of the table gives (mounts_poll in the
+	// kernel's fs/proc_namespace.c). A lost pin would go unnoticed.
+	name := fmt.Sprintf("/proc/%d/mountinfo", k.process.Pid)
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open the cell's mount table: %w", err)
 	}
+	mountInfo := os.NewFile(uintptr(fd), name)
 	var startedMsg wire.KeeperStarted
 	if err := k.ask(wire.TypeKeeperStart, wire.Empty{}, wire.TypeKeeperStarted, &startedMsg, l.CellWire); err != nil {
 		mountInfo.Close()

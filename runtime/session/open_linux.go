@@ -16,6 +16,7 @@ import (
 
 	"coworker/enforce"
 	"coworker/enforce/cgroup"
+	"coworker/enforce/enforcetest"
 	"coworker/runtime/treescan"
 	"coworker/runtime/wire"
 )
@@ -33,6 +34,10 @@ type Options struct {
 	Scan     treescan.Config
 	Exclude  []string // folders that the scan leaves out and the cell does not see
 	Lifted   []string // absolute paths whose protection a person lifted by name
+	// OneCommand says that the session runs one command and is closed: trees are swept once, at the
+	// end, by walking them again instead of by notification.
+	OneCommand bool
+	Shown      []string // absolute paths that a person named although they look secret
 }
 
 // Session is a cell with proved walls. Its methods may be called from several goroutines.
@@ -141,7 +146,11 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 	s.link = newCellLink(conn)
 	s.undo(s.crash.close)
 	s.undo(func() error { s.link.fail(os.ErrClosed); return nil })
-	if s.group, err = cgroup.New(s.id, s.options.Spec.Limits); err != nil {
+	limits := s.options.Spec.Limits
+	if enforcetest.Off(s.options.Spec, enforce.Res) {
+		limits = enforce.Limits{}
+	}
+	if s.group, err = cgroup.New(s.id, limits); err != nil {
 		s.crash.started()
 		return err
 	}
@@ -163,6 +172,9 @@ func (s *Session) undo(f func() error) { s.cleanUp = append(s.cleanUp, f) }
 
 // prove lets the cell raise its walls and attack them.
 func (s *Session) prove(c *canaries) (*wire.Proved, error) {
+	if enforcetest.Off(s.options.Spec, enforce.Env) {
+		s.options.Spec.Env = append(slices.Clone(s.options.Spec.Env), os.Environ()...)
+	}
 	begin := wire.Begin{Backend: s.options.Backend.Name(), Spec: s.options.Spec, Targets: c.targets}
 	if err := s.link.conn.Send(wire.TypeBegin, begin); err != nil {
 		return nil, err

@@ -39,7 +39,10 @@ type Result struct {
 	Elapsed  time.Duration
 }
 
-const defaultGrace = 2 * time.Second
+const (
+	defaultGrace = 2 * time.Second
+	startLimit   = 30 * time.Second
+)
 
 // Run runs one command and returns when it has ended, everything it wrote was handed on, and the
 // trees have been swept. Cancelling ctx ends the command, not the session.
@@ -78,7 +81,7 @@ func (s *Session) send(id uint64, c Command) (*streams, error) {
 		msg.Rows, msg.Cols = c.Terminal.size()
 		return newTerminalStreams(c.Terminal), s.link.conn.Send(wire.TypeExec, msg)
 	}
-	st, inside, err := newPipeStreams(c)
+	st, inside, err := newPipeStreams(c, s.options.Spec.Identity)
 	if err != nil {
 		return nil, err
 	}
@@ -121,6 +124,12 @@ func (s *Session) await(ctx context.Context, id uint64, running *call, st *strea
 		}
 	case <-s.link.ended:
 		return Result{}, s.lost()
+	case <-time.After(startLimit):
+		// A process inside can stop a new command between its fork and its exec, and with it the
+		// cell's dispatcher, which waits for the exec.
+		err := fmt.Errorf("the cell did not start the command within %v", startLimit)
+		s.fail(err)
+		return Result{}, err
 	}
 	exited, timedOut, err := s.waitExit(ctx, id, running, c)
 	if err != nil {

@@ -50,7 +50,7 @@ func (s *Session) newScratch(ctx context.Context, t *probe.Targets) (*scratch, e
 	}
 	// The scan finds what is to be covered, as in a person's tree.
 	tree := enforce.Tree{Path: dir, Writable: true, Device: st.Dev, Inode: st.Ino}
-	guarded, err := guardTree(ctx, tree, treescan.Config{}, nil)
+	guarded, err := guardTree(ctx, tree, treescan.Config{NoMarks: s.options.OneCommand}, namedPaths{})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("scan the scratch repository: %w", err), os.RemoveAll(dir))
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"coworker/enforce"
 )
 
 // streams copy between a command inside and its caller. The pipes are made here: the kernel's
@@ -29,7 +31,7 @@ type streams struct {
 const drain = 100 * time.Millisecond
 
 // newPipeStreams makes the pipes of a command and returns the ends that go inside.
-func newPipeStreams(c Command) (_ *streams, inside []*os.File, err error) {
+func newPipeStreams(c Command, id enforce.Identity) (_ *streams, inside []*os.File, err error) {
 	st := &streams{}
 	var mine []*os.File
 	defer func() {
@@ -58,7 +60,21 @@ func newPipeStreams(c Command) (_ *streams, inside []*os.File, err error) {
 		st.outputs = append(st.outputs, fromChild)
 		st.copies = append(st.copies, func() { st.copyOut(w, fromChild) })
 	}
-	return st, inside, nil
+	return st, inside, giveFiles(inside, id)
+}
+
+// giveFiles hands pipes to the session's owner when root runs it for somebody else: a program
+// that opens /dev/stdout again needs the right to.
+func giveFiles(files []*os.File, id enforce.Identity) error {
+	if os.Geteuid() != 0 || id.UID == 0 {
+		return nil
+	}
+	for _, f := range files {
+		if err := f.Chown(id.UID, id.GID); err != nil {
+			return fmt.Errorf("give a pipe to its owner: %w", err)
+		}
+	}
+	return nil
 }
 
 // start begins to copy; the inside ends are with the cell by now.

@@ -23,15 +23,15 @@ type guardedTree struct {
 	covers  map[string]enforce.CoverKind // by relative path
 	pinned  map[string][]byte            // last accepted bytes of protected files
 	todos   map[string][]byte            // rebase to-do lists; nil bytes for those made in the session
+	tracked []string                     // secret names that stay visible, see visible
 }
 
 // maxPinned bounds what is kept of one protected file to compare with. A longer file cannot be
 // compared, and a window in which it was replaced holds the new version whole.
 const maxPinned = 1 << 20
 
-// guardTree scans a tree and fills in what is to be pinned and masked. lifted are the absolute
-// paths that a person named as writable.
-func guardTree(ctx context.Context, t enforce.Tree, cfg treescan.Config, lifted []string) (_ *guardedTree, err error) {
+// guardTree scans a tree and fills in what is to be pinned and masked.
+func guardTree(ctx context.Context, t enforce.Tree, cfg treescan.Config, named namedPaths) (_ *guardedTree, err error) {
 	g := &guardedTree{tree: t, covers: map[string]enforce.CoverKind{}, pinned: map[string][]byte{}, todos: map[string][]byte{}}
 	if t.File {
 		return g, nil
@@ -59,9 +59,15 @@ func guardTree(ctx context.Context, t enforce.Tree, cfg treescan.Config, lifted 
 	if err != nil {
 		return nil, err
 	}
-	g.fill(lifted)
+	if err := g.fill(ctx, named); err != nil {
+		return nil, err
+	}
 	return g, g.readPinned()
 }
+
+// namedPaths are absolute paths that a person named: lifted are writable although protected,
+// shown are visible although their name marks a secret.
+type namedPaths struct{ lifted, shown []string }
 
 func (g *guardedTree) close() error {
 	var errs []error
@@ -75,18 +81,25 @@ func (g *guardedTree) close() error {
 }
 
 // fill turns the scan into covers.
-func (g *guardedTree) fill(lifted []string) {
+func (g *guardedTree) fill(ctx context.Context, named namedPaths) error {
 	t := &g.tree
 	if t.Writable {
 		for _, p := range g.scan.Protected {
-			if !p.Rule.AtEnd && p.Kind != workfs.Symlink && !g.isLifted(p.Rel, lifted) {
+			if !p.Rule.AtEnd && p.Kind != workfs.Symlink && !g.isLifted(p.Rel, named.lifted) {
 				t.Protected = append(t.Protected, p.Rel)
 			}
 		}
 		t.Pins = append(t.Pins, ancestors(t.Protected)...)
 	}
 	for _, s := range g.scan.Secrets {
-		if s.Kind != workfs.Symlink {
+		if s.Kind == workfs.Symlink {
+			continue
+		}
+		visible, err := g.visible(ctx, s, named.shown)
+		if err != nil {
+			return err
+		}
+		if !visible {
 			t.Masks = append(t.Masks, s.Rel)
 		}
 	}
@@ -121,6 +134,7 @@ func (g *guardedTree) fill(lifted []string) {
 	}
 	g.dropCovered()
 	g.index()
+	return nil
 }
 
 // dropCovered removes covers that lie inside a masked folder, where nothing can be reached, and

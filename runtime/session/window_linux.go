@@ -54,18 +54,6 @@ func (g *guard) lost() ([]lostCover, error) {
 	return out, nil
 }
 
-// checkCovers fails if a cover is missing before the first command.
-func (g *guard) checkCovers(context.Context) error {
-	lost, err := g.lost()
-	if err != nil {
-		return err
-	}
-	if len(lost) > 0 {
-		return fmt.Errorf("%s of %q in %q is not in the cell's mount table", lost[0].kind, lost[0].rel, lost[0].tree.tree.Path)
-	}
-	return nil
-}
-
 // maxPasses bounds how often a repair starts again because the host replaced the file again.
 const maxPasses = 1000
 
@@ -134,7 +122,8 @@ func (g *guard) repair(ctx context.Context, t *guardedTree, rel string, kind enf
 		if err == nil {
 			return nil
 		}
-		if !goneOutside(t, rel) {
+		// ENOENT: the file was replaced between the look and the mount, which then had no place.
+		if !errors.Is(err, fs.ErrNotExist) && !goneOutside(t, rel) {
 			return err
 		}
 	}
@@ -169,36 +158,73 @@ func (g *guard) judge(ctx context.Context, t *guardedTree, rel string, kind enfo
 }
 
 // judgeFile compares the bytes with those last accepted. Inert git keys pass; anything else that
-// changed is held, and the last accepted bytes stand again.
+// changed is held, and the last accepted bytes stand again. The host may replace the file at the
+// same moment, so files are exchanged, and what was displaced is judged too: nothing is lost.
 func (g *guard) judgeFile(ctx context.Context, t *guardedTree, rel string) error {
-	current, info, err := t.root.ReadFile(rel, maxPinned)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	last, known := t.pinned[rel]
-	if known && bytes.Equal(last, current) {
-		return nil
-	}
-	want, reason := last, "replaced while a session ran, and the session could write it for a moment"
-	if rule, ok := protect.Match(rel, false); ok && rule.Check == protect.HoldConfig {
-		merged, keys, mergeErr := gitconfig.Merge(last, current)
-		want, reason = merged, "git configuration that executes was set while a session could write it for a moment"
-		if mergeErr == nil && len(keys) == 0 && bytes.Equal(merged, current) {
-			t.pinned[rel] = current
+	for range maxPasses {
+		current, info, err := t.root.ReadFile(rel, maxPinned)
+		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
+		if err != nil {
+			return err
+		}
+		want, reason := accepted(rel, t.pinned[rel], current)
+		if reason == "" {
+			t.pinned[rel] = want
+			return nil
+		}
+		request := held.Request{Root: t.root, Rel: rel, Session: g.session.id, Reason: reason, Rule: "window"}
+		item, err := g.store.HoldVersion(request, info, current)
+		if err != nil {
+			return err
+		}
+		if err := g.tell(ctx, t, []held.Item{item}); err != nil {
+			return err
+		}
+		t.pinned[rel] = want
+		if err := g.exchange(t, rel, want, current); err != nil {
+			return err
+		}
 	}
-	request := held.Request{Root: t.root, Rel: rel, Session: g.session.id, Reason: reason, Rule: "window"}
-	item, err := g.store.HoldVersion(request, info, current)
+	return errors.New("the host replaced it again in every pass")
+}
+
+// accepted gives the bytes that may stand, and why the current ones may not; an empty reason
+// means that they may.
+func accepted(rel string, last, current []byte) (want []byte, reason string) {
+	if last != nil && bytes.Equal(last, current) {
+		return current, ""
+	}
+	rule, ok := protect.Match(rel, false)
+	if !ok || rule.Check != protect.HoldConfig {
+		return last, "replaced while a session ran, and the session could write it for a moment"
+	}
+	merged, keys, err := gitconfig.Merge(last, current)
+	if err == nil && len(keys) == 0 && bytes.Equal(merged, current) {
+		return current, ""
+	}
+	return merged, "git configuration that executes was set while a session could write it for a moment"
+}
+
+// exchange puts bytes at a path. If another version than the one that was judged stood there by
+// then, that one is put back to be judged in the next pass.
+func (g *guard) exchange(t *guardedTree, rel string, want, judged []byte) error {
+	side := rel + ".coworker-" + randomName(4)
+	info, err := t.root.Lstat(rel)
 	if err != nil {
 		return err
 	}
-	if err := t.root.WriteFileAtomic(rel, want, 0o644); err != nil {
+	if err := t.root.WriteFileAtomic(side, want, info.Mode.Perm()); err != nil {
 		return err
 	}
-	t.pinned[rel] = want
-	return g.tell(ctx, t, []held.Item{item})
+	err = t.root.Exchange(side, rel)
+	if err == nil {
+		var displaced []byte
+		displaced, _, err = t.root.ReadFile(side, maxPinned)
+		if err == nil && !bytes.Equal(displaced, judged) {
+			err = t.root.Exchange(side, rel)
+		}
+	}
+	return errors.Join(err, t.root.RemoveAll(side, workfs.Bounds{Entries: 1, Depth: 1}))
 }

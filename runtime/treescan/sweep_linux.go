@@ -3,7 +3,9 @@ package treescan
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"slices"
+	"strings"
 	"syscall"
 
 	"coworker/enforce/hide"
@@ -47,10 +49,14 @@ func (s *sweep) folders(ctx context.Context, names map[*node]map[string]bool) er
 // folder looks at the names that had an event in one folder, and walks the new folders among them.
 func (s *sweep) folder(ctx context.Context, v *visitor, n *node, names map[string]bool) error {
 	dir, err := s.root.OpenDir(n.rel())
-	if err != nil {
-		if gone(err) {
-			return nil
-		}
+	switch {
+	case err == nil:
+	case gone(err):
+		return nil
+	case errors.Is(err, fs.ErrPermission):
+		s.darken(v, n)
+		return nil
+	default:
 		return err
 	}
 	_, ino, err := dir.Mount()
@@ -63,20 +69,10 @@ func (s *sweep) folder(ctx context.Context, v *visitor, n *node, names map[strin
 	}
 	p := page{visitor: v, dir: dir, node: n}
 	for name := range names {
-		info, err := dir.Lstat(name)
-		if err != nil {
-			if gone(err) {
-				continue
-			}
+		if err := s.name(&p, name); err != nil {
 			dir.Close()
 			return err
 		}
-		s.touched[workfs.Join(n.rel(), name)] = true
-		if err := p.entry(name, info.Kind); err != nil {
-			dir.Close()
-			return err
-		}
-		v.found.Entries++
 	}
 	if n.layout.GitDir() && n.state.AsGitDir() != n.state {
 		// The folder became a repository: judge it again with everything below. visit closes dir.
@@ -89,6 +85,39 @@ func (s *sweep) folder(ctx context.Context, v *visitor, n *node, names map[strin
 		}
 	}
 	return nil
+}
+
+// name judges one name that had an event.
+func (s *sweep) name(p *page, name string) error {
+	info, err := p.dir.Lstat(name)
+	switch {
+	case err == nil:
+	case gone(err):
+		return nil
+	case errors.Is(err, fs.ErrPermission):
+		s.darken(p.visitor, p.node)
+		return nil
+	default:
+		return err
+	}
+	rel := workfs.Join(p.node.rel(), name)
+	s.touched[rel] = true
+	p.found.Entries++
+	if info.Kind == workfs.Regular && info.Nlink > 1 {
+		if known, ok := s.inodes[inode{info.Dev, info.Ino}]; ok && known != rel {
+			s.out.Links = append(s.out.Links, Links{Rel: known, Aliases: []string{rel}, Outside: info.Nlink - 2})
+		}
+	}
+	return p.entry(name, info.Kind)
+}
+
+// darken reports a folder whose events are known but whose names cannot be looked at.
+func (s *sweep) darken(v *visitor, n *node) {
+	u := Unreadable{Rel: n.rel()}
+	if info, err := s.root.Lstat(u.Rel); err == nil {
+		u.Mode, u.UID = info.Mode, info.UID
+	}
+	v.found.Unreadable = append(v.found.Unreadable, u)
 }
 
 // remember keeps a new name that may still become a secret.
@@ -168,16 +197,28 @@ func (s *sweep) finish(ctx context.Context) error {
 	out.Unreadable = keep(seen.Unreadable, func(u Unreadable) bool { return unseen(u.Rel) })
 	out.Repositories = keep(seen.Repositories, func(r Repository) bool { return unseen(r.Rel) })
 	s.out.Replaced = sortedKeys(replaced)
-	out.finish()
-	if len(out.Protected)+len(out.Secrets) > 0 {
-		if err := s.walk.findLinks(ctx, out); err != nil {
-			return err
-		}
+	if err := s.links(ctx, seen); err != nil {
+		return err
 	}
+	out.finish()
 	s.learn(out)
 	if out.Covers() > s.walk.cfg.MaxMounts {
 		return &LimitError{What: "mounts", Root: s.root.Name(), Folder: out.crowded(), Max: s.walk.cfg.MaxMounts}
 	}
+	return nil
+}
+
+// links looks for other names of what is new, and leaves out what was reported. A full walk has looked already.
+func (s *sweep) links(ctx context.Context, seen *Result) error {
+	news := &Result{Protected: s.out.Protected, Secrets: s.out.Secrets, Links: seen.Links}
+	if !s.out.Full && len(news.Protected)+len(news.Secrets)+len(news.Links) > 0 {
+		if err := s.walk.findLinks(ctx, news); err != nil {
+			return err
+		}
+	}
+	s.out.Links = append(s.out.Links, keep(news.Links, func(l Links) bool {
+		return !s.linked[l.Rel+"\x00"+strings.Join(l.Aliases, "\x00")]
+	})...)
 	return nil
 }
 

@@ -29,6 +29,9 @@ type Config struct {
 	// CountLinks looks at every regular file for hard links. Without it one file in each folder below node_modules or a
 	// virtual environment is looked at: pnpm and uv link whole packages, so one stat a folder tells.
 	CountLinks bool
+	// NoMarks makes every Sweep a full walk. For a session of one command a second walk is cheaper than marks: closing an
+	// inotify instance waits for the kernel's grace period, about 10 ms, in the middle of the exit.
+	NoMarks bool
 
 	MaxEntries int // default 2,000,000
 	MaxDepth   int // default 1,024; a depth costs one open descriptor

@@ -312,3 +312,38 @@ func TestRealRepositories(t *testing.T) {
 		t.Errorf("worktree: %+v", inner.Repositories)
 	}
 }
+
+const mountChild = "COWORKER_TEST_MOUNTS"
+
+// TestMounts puts a tmpfs and a bind of /proc into a tree, in a mount namespace of its own. It needs root.
+func TestMounts(t *testing.T) {
+	if os.Geteuid() != 0 {
+		return // the root run checks it
+	}
+	if os.Getenv(mountChild) == "" {
+		cmd := exec.Command("/proc/self/exe", "-test.run=^TestMounts$")
+		cmd.Env = append(os.Environ(), mountChild+"=1")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%.4000s", err, out)
+		}
+		return
+	}
+	dir := t.TempDir()
+	put(t, dir, "tmp/", "proc/", "same/a/", "bound/")
+	must(t, syscall.Mount("tmpfs", dir+"/tmp", "tmpfs", 0, ""), syscall.Mount("/proc", dir+"/proc", "", syscall.MS_BIND, ""), syscall.Mount(dir+"/same", dir+"/bound", "", syscall.MS_BIND, ""))
+	put(t, dir, "tmp/x/.mcp.json=x", "same/a/.envrc=x")
+	r := scan(t, dir, Config{})
+	want(t, "mounts", r.Mounts, "bound", "proc", "tmp")
+	want(t, "protected", protectedOf(r.Protected), "bound/a/.envrc", "same/a/.envrc", "tmp/x/.mcp.json")
+	root := open(t, dir)
+	if err := root.RemoveAll("tmp", workfs.DefaultBounds); err == nil {
+		t.Error("RemoveAll went into a mount")
+	}
+	if _, err := root.Lstat("tmp/x/.mcp.json"); err != nil {
+		t.Error(err)
+	}
+	for _, m := range []string{"tmp", "proc", "bound"} {
+		must(t, syscall.Unmount(dir+"/"+m, 0))
+	}
+}

@@ -35,8 +35,12 @@ func (v *visitor) visit(ctx context.Context, dir *workfs.Dir, n *node) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	if err := v.identify(dir, n); err != nil {
+	walkable, err := v.identify(dir, n)
+	if err != nil {
 		return v.blocked(n, err)
+	}
+	if !walkable {
+		return nil
 	}
 	// Marked before it is read: a name made after the reading is an event.
 	if v.mark != nil {
@@ -56,16 +60,16 @@ func (v *visitor) visit(ctx context.Context, dir *workfs.Dir, n *node) error {
 	return nil
 }
 
-func (v *visitor) identify(dir *workfs.Dir, n *node) error {
-	mount, ino, err := dir.Mount()
-	if err != nil {
-		return err
+// identify notes where a folder is. Another mount is reported and walked like the rest, since a recursive bind takes it
+// along; only the kernel's own file systems are not entered.
+func (v *visitor) identify(dir *workfs.Dir, n *node) (walkable bool, err error) {
+	n.mount, n.ino, err = dir.Mount()
+	if err != nil || n.parent == nil || n.parent.mount == n.mount {
+		return err == nil, err
 	}
-	n.mount, n.ino = mount, ino
-	if n.parent != nil && n.parent.mount != mount {
-		v.found.Mounts = append(v.found.Mounts, n.rel())
-	}
-	return nil
+	v.found.Mounts = append(v.found.Mounts, n.rel())
+	synthetic, err := dir.Synthetic()
+	return !synthetic && err == nil, err
 }
 
 // read classifies every name of one folder. Whether the folder is itself a repository shows only at the end; then the

@@ -3,7 +3,10 @@ package treescan
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -50,7 +53,10 @@ type Watcher struct {
 	known   map[string]identity
 	pinned  map[string]bool // folders above protected paths
 	weak    map[string]int64
-	other   map[string]bool // repositories, mounts, to-do lists and unreadable folders that were reported
+	other   map[string]bool  // repositories, mounts, to-do lists and unreadable folders that were reported
+	dark    map[string]bool  // folders that could not be read: tried again by every Sweep
+	inodes  map[inode]string // known files, to recognise a new name of one
+	linked  map[string]bool
 }
 
 // identity tells a file from one that replaced it.
@@ -62,8 +68,15 @@ type identity struct {
 // Watch scans the tree and marks its folders on the way. Where marks run out the scan still succeeds and every Sweep is a
 // full walk, which Findings say.
 func Watch(ctx context.Context, root *workfs.Root, cfg Config) (*Watcher, *Result, error) {
-	w := &Watcher{root: root, cfg: cfg, known: map[string]identity{}, pinned: map[string]bool{}, weak: map[string]int64{}, other: map[string]bool{}}
-	marks, err := workfs.NewMarks()
+	w := &Watcher{
+		root: root, cfg: cfg, known: map[string]identity{}, pinned: map[string]bool{}, weak: map[string]int64{},
+		other: map[string]bool{}, dark: map[string]bool{}, linked: map[string]bool{}, inodes: map[inode]string{},
+	}
+	var marks *workfs.Marks
+	err := fmt.Errorf("%w: the caller asked for none", workfs.ErrNoMarks)
+	if !cfg.NoMarks {
+		marks, err = workfs.NewMarks()
+	}
 	switch {
 	case errors.Is(err, workfs.ErrNoMarks):
 		w.lost = err.Error()
@@ -152,14 +165,23 @@ func (w *Watcher) marker() func(*workfs.Dir, *node) error {
 
 // learn takes a result as what is known from now on.
 func (w *Watcher) learn(r *Result) {
-	for _, p := range r.Protected {
+	know := func(p Path) {
 		w.known[p.Rel] = p.identity()
+		if p.Kind == workfs.Regular {
+			w.inodes[inode{p.Dev, p.Ino}] = p.Rel
+		}
+	}
+	for _, p := range r.Protected {
+		know(p.Path)
 	}
 	for _, s := range r.Secrets {
-		w.known[s.Rel] = s.identity()
+		know(s.Path)
 	}
 	for _, s := range r.Sockets {
-		w.known[s.Rel] = s.identity()
+		know(s)
+	}
+	for _, l := range r.Links {
+		w.linked[l.Rel+"\x00"+strings.Join(l.Aliases, "\x00")] = true
 	}
 	for _, rel := range r.Pins {
 		w.pinned[rel] = true
@@ -174,6 +196,7 @@ func (w *Watcher) learn(r *Result) {
 	}
 	for _, u := range r.Unreadable {
 		w.other[u.Rel] = true
+		w.dark[u.Rel] = true
 	}
 }
 
@@ -230,8 +253,12 @@ func (w *Watcher) Sweep(ctx context.Context) (*Findings, error) {
 	if err != nil {
 		return nil, err
 	}
+	reason := w.lit()
 	if p.lost {
-		f, err := w.sweepAll(ctx, "the event queue overflowed")
+		reason = "the event queue overflowed"
+	}
+	if reason != "" {
+		f, err := w.sweepAll(ctx, reason)
 		if f != nil {
 			f.Events = p.count
 		}
@@ -258,6 +285,28 @@ func (w *Watcher) Sweep(ctx context.Context) (*Findings, error) {
 	return f, s.finish(ctx)
 }
 
+// lit tries the folders that could not be read. A cell may take its own rights on a folder away before a sweep and give
+// them back after it; then there was no event that a mark could have seen.
+func (w *Watcher) lit() string {
+	reason := ""
+	for rel := range w.dark {
+		dir, err := w.root.OpenDir(rel)
+		if err == nil {
+			_, err = dir.Lstat("x")
+			dir.Close()
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			continue
+		}
+		delete(w.dark, rel)
+		delete(w.other, rel)
+		if err == nil || errors.Is(err, syscall.ENOENT) {
+			reason = "a folder became readable"
+		}
+	}
+	return reason
+}
+
 // unread makes the next Sweep a full walk after one that stopped half-way: its events are gone from the queue.
 func (w *Watcher) unread(err error) error {
 	w.drop("a sweep stopped half-way: " + err.Error())
@@ -278,7 +327,7 @@ func (w *Watcher) sweepAll(ctx context.Context, reason string) (*Findings, error
 // gone reports errors that mean the folder is no longer where its node says. Then it was removed, or moved to a place that
 // has an event of its own, or moved out of the tree.
 func gone(err error) bool {
-	for _, e := range []error{syscall.ENOENT, syscall.ENOTDIR, syscall.ELOOP, syscall.EACCES, syscall.EXDEV} {
+	for _, e := range []error{syscall.ENOENT, syscall.ENOTDIR, syscall.ELOOP, syscall.EXDEV} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -94,6 +94,41 @@ func TestSweepReadsNewKeysAgain(t *testing.T) {
 	want(t, "once", secretsOf(sweepOnce(t, w).Secrets))
 }
 
+// TestRightsTakenAway hides names from an unprivileged supervisor by folder modes and shows them after the sweep.
+func TestRightsTakenAway(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, "old/x=")
+	w := watch(t, dir)
+	put(t, dir, "old/.mcp.json=x", "new/.mcp.json=x")
+	must(t, os.Chmod(dir+"/old", 0), os.Chmod(dir+"/new", 0))
+	f := sweepOnce(t, w)
+	if os.Geteuid() != 0 && len(f.Unreadable) != 2 {
+		t.Errorf("%+v", f)
+	}
+	got := protectedOf(f.Protected)
+	must(t, os.Chmod(dir+"/old", 0o755), os.Chmod(dir+"/new", 0o755))
+	got = append(got, protectedOf(sweepOnce(t, w).Protected)...)
+	want(t, "protected", got, "new/.mcp.json", "old/.mcp.json")
+	if f := sweepOnce(t, w); !f.Empty() || f.Full {
+		t.Errorf("third: %+v", f)
+	}
+}
+
+func TestSweepSeesNewLink(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, ".env=x", "d/")
+	w := watch(t, dir)
+	must(t, os.Link(dir+"/.env", dir+"/d/x"))
+	f := sweepOnce(t, w)
+	if got := fmt.Sprint(f.Links); got != "[{.env [d/x] 0}]" {
+		t.Error(got)
+	}
+	must(t, os.Link(dir+"/d/x", dir+"/d/.mcp.json"))
+	if got := fmt.Sprint(sweepOnce(t, w).Links); !strings.Contains(got, ".mcp.json") {
+		t.Error(got)
+	}
+}
+
 func TestOverflowIsAFullWalk(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, "a/", "b/")
@@ -193,6 +228,21 @@ func BenchmarkSweepQuiet(b *testing.B) {
 	w := watch(b, dir)
 	for b.Loop() {
 		sweepOnce(b, w)
+	}
+}
+
+func BenchmarkWatch1000(b *testing.B) {
+	dir := b.TempDir()
+	for i := range 1000 {
+		put(b, dir, fmt.Sprintf("%d/%d.go=", i/20, i))
+	}
+	root := open(b, dir)
+	for b.Loop() {
+		w, _, err := Watch(b.Context(), root, Config{})
+		// Closing waits for an SRCU grace period in the kernel, some milliseconds that a session pays once, at its end.
+		b.StopTimer()
+		must(b, err, w.Close())
+		b.StartTimer()
 	}
 }
 

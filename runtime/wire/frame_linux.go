@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -50,7 +51,8 @@ func (f *Frame) Decode(v any) error {
 // Conn is one end of a wire. Send may be called from several goroutines; Receive from one. A
 // full socket buffer blocks Send: that is the back-pressure.
 type Conn struct {
-	file *os.File
+	file   *os.File
+	closed atomic.Bool
 
 	sendMu sync.Mutex // held for a whole frame, so frames do not interleave
 }
@@ -76,8 +78,19 @@ func Inherited(fd uintptr, name string) (*Conn, error) {
 	return NewConn(os.NewFile(fd, name)), nil
 }
 
-// Close ends the connection; a blocked Send or Receive returns an error.
-func (c *Conn) Close() error { return c.file.Close() }
+// Close ends the connection; a blocked Send or Receive returns an error that is os.ErrClosed.
+func (c *Conn) Close() error {
+	c.closed.Store(true)
+	return c.file.Close()
+}
+
+// cause gives the raw calls the error of the others: package os does not translate theirs.
+func (c *Conn) cause(err error) error {
+	if c.closed.Load() && !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
+		return os.ErrClosed
+	}
+	return err
+}
 
 // Send writes one frame. The caller keeps ownership of files.
 func (c *Conn) Send(t Type, v any, files ...*os.File) error {
@@ -99,7 +112,7 @@ func (c *Conn) Send(t Type, v any, files ...*os.File) error {
 	if len(files) > 0 {
 		n, err := c.sendRights(frame, files)
 		if err != nil {
-			return fmt.Errorf("wire send %s: %w", t, err)
+			return fmt.Errorf("wire send %s: %w", t, c.cause(err))
 		}
 		frame = frame[n:]
 	}
@@ -173,7 +186,7 @@ func (c *Conn) Receive() (*Frame, error) {
 func (c *Conn) receiveRights(buf []byte) (int, []*os.File, error) {
 	raw, err := c.file.SyscallConn()
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, fmt.Errorf("wire receive: %w", c.cause(err))
 	}
 	oob := make([]byte, unix.CmsgSpace(4*MaxFiles))
 	var n, oobn, flags int
@@ -190,7 +203,7 @@ func (c *Conn) receiveRights(buf []byte) (int, []*os.File, error) {
 		err = recvErr
 	}
 	if err != nil {
-		return 0, nil, fmt.Errorf("wire receive: %w", err)
+		return 0, nil, fmt.Errorf("wire receive: %w", c.cause(err))
 	}
 	files, err := parseRights(oob[:oobn])
 	if err == nil && flags&unix.MSG_CTRUNC != 0 {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"syscall"
 
 	"coworker/enforce"
 	"coworker/enforce/probe"
@@ -82,6 +83,14 @@ func (f *Failed) Error() string {
 		return f.Step + ": " + f.Reason
 	}
 	return fmt.Sprintf("%s %q: %s", f.Step, f.Value, f.Reason)
+}
+
+// Unwrap gives the system's error number, if there is one.
+func (f *Failed) Unwrap() error {
+	if f.Errno == 0 {
+		return nil
+	}
+	return syscall.Errno(f.Errno)
 }
 
 // Empty is the body of messages that carry nothing.
@@ -197,9 +206,9 @@ type DialFailed struct {
 	Reason string `json:"reason"`
 }
 
-// Stopped tells that kill(-1, SIGSTOP) was sent and how many processes are left.
+// Stopped tells that every process but the cell was stopped, and how many there are.
 type Stopped struct {
-	Processes int `json:"processes"`
+	Processes int `json:"processes"` // -1 if there is no /proc to count them in
 }
 
 // Killed tells that every process but the cell is gone.
