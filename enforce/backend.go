@@ -29,6 +29,12 @@ type Launch struct {
 	Program  *os.File // the verified binary of the cell; stays owned by the caller
 	CellWire *os.File // becomes descriptor 3 of the cell; stays owned by the caller
 	Stderr   *os.File // where a crash of the cell's own code is written; stays owned by the caller
+
+	// Join moves a process into the session's control group; it may take some milliseconds. The
+	// cell must be in the group before it starts. A helper process that was moved so that the cell
+	// is born in the group is moved out again with Leave, before Start returns or soon after:
+	// Settled then waits for that.
+	Join, Leave func(pid int) error
 }
 
 // Backend is one way to build a cell.
@@ -51,6 +57,8 @@ type Cell struct {
 	MountInfo *os.File
 	// Cover puts back a pin or a mask; nil where the backend makes no mounts.
 	Cover func(tree, rel string, kind CoverKind) error
+	// Settled waits until no process of coworker's own is in the session's control group any more.
+	Settled func() error
 	// Kill ends the cell and everything it started, and waits until it is gone.
 	Kill func() error
 	// Ended is closed when the cell has ended, however it did.

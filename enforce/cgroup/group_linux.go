@@ -213,6 +213,18 @@ func (g *Group) Join(pid int) error {
 	return nil
 }
 
+// Leave moves a process back to where this process is. The keeper is born-mover of a session: it
+// is in the group while it forks the cell, so that the cell needs no move of its own.
+func (g *Group) Leave(pid int) error {
+	for _, d := range g.dirs {
+		own := dir{path: filepath.Join(d.mount, d.self)}
+		if err := own.write("cgroup.procs", strconv.Itoa(pid)); err != nil {
+			return fmt.Errorf("move process %d back into %s: %w", pid, own.path, err)
+		}
+	}
+	return nil
+}
+
 // freezer finds the hierarchy that can stop the group.
 func (g *Group) freezer() (dir, bool) {
 	for _, d := range g.dirs {

@@ -52,10 +52,14 @@ func (bareBackend) Start(_ context.Context, l enforce.Launch) (*enforce.Cell, er
 	}
 	var once sync.Once
 	var killErr error
+	if err := l.Join(s.p.Pid); err != nil {
+		return nil, errors.Join(err, killTree(s.p, ended))
+	}
 	return &enforce.Cell{
-		Pid:   s.p.Pid,
-		Ended: ended,
-		How:   func() string { return how },
+		Settled: func() error { return nil },
+		Pid:     s.p.Pid,
+		Ended:   ended,
+		How:     func() string { return how },
 		Kill: func() error {
 			once.Do(func() { killErr = killTree(s.p, ended) })
 			return killErr

@@ -97,8 +97,14 @@ func (k *keeperLink) launch(ctx context.Context, l enforce.Launch) (*enforce.Cel
 	stop := context.AfterFunc(ctx, func() { k.conn.Close() })
 	defer stop()
 	go k.receive()
+	// Moving a process between control groups waits for an RCU grace period. So the keeper is moved
+	// while it builds the root, the cell is born in the group, and the keeper moves out again while
+	// the cell attacks its walls.
+	joined := make(chan error, 1)
+	go func() { joined <- l.Join(k.process.Pid) }()
 	var prepared wire.KeeperPrepared
-	if err := k.ask(wire.TypeKeeperSetup, wire.KeeperSetup{Spec: l.Spec}, wire.TypeKeeperPrepared, &prepared); err != nil {
+	askErr := k.ask(wire.TypeKeeperSetup, wire.KeeperSetup{Spec: l.Spec}, wire.TypeKeeperPrepared, &prepared)
+	if err := errors.Join(askErr, <-joined); err != nil {
 		return nil, err
 	}
 	// Opened after the pivot: the kernel notes the root of the process at open time, and shows
@@ -117,7 +123,10 @@ func (k *keeperLink) launch(ctx context.Context, l enforce.Launch) (*enforce.Cel
 		mountInfo.Close()
 		return nil, err
 	}
+	left := make(chan error, 1)
+	go func() { left <- l.Leave(k.process.Pid) }()
 	return &enforce.Cell{
+		Settled:   func() error { return <-left },
 		Pid:       startedMsg.Pid,
 		Notes:     prepared.Notes,
 		MountInfo: mountInfo,

@@ -53,6 +53,8 @@ type Session struct {
 	attestID    string
 	crash       *crashLog
 	cleanUp     []func() error // in the order in which things were made
+	phases      map[string]time.Duration
+	lastLap     time.Time
 
 	background sync.WaitGroup
 	failMu     sync.Mutex
@@ -65,7 +67,7 @@ func Backends() []enforce.Backend { return []enforce.Backend{nativeBackend{}, ba
 // Open starts a cell, has its walls proved and returns it ready for commands. A *RefusedError
 // says which wall did not hold. On any error nothing is left behind.
 func Open(ctx context.Context, o Options) (*Session, error) {
-	s := &Session{life: life{state: Starting}, options: o, id: randomName(8)}
+	s := &Session{life: life{state: Starting}, options: o, id: randomName(8), phases: map[string]time.Duration{}}
 	s.options.Spec.Trees = slices.Clone(o.Spec.Trees)
 	if err := s.open(ctx); err != nil {
 		refusal := s.refusal(ctx, err)
@@ -95,6 +97,7 @@ func (s *Session) refusal(ctx context.Context, err error) error {
 }
 
 func (s *Session) open(ctx context.Context) (err error) {
+	s.lap("")
 	canaries, err := newCanaries(s.options.StateDir, s.id)
 	if err != nil {
 		return err
@@ -105,9 +108,11 @@ func (s *Session) open(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, scratch.close()) }()
+	s.lap("canaries")
 	if err := s.start(ctx, scratch.tree); err != nil {
 		return err
 	}
+	s.lap("start")
 	if err := s.move(Proving); err != nil {
 		return err
 	}
@@ -115,19 +120,38 @@ func (s *Session) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	s.lap("prove")
+	for name, micros := range proved.Micros {
+		s.phases["cell-"+name] = time.Duration(micros) * time.Microsecond
+	}
 	probes := append(proved.Probes, outsideChecks(s.cell.Pid, s.options.Backend.Name(), canaries.targets)...)
 	probes = append(probes, canaries.touched()...)
 	if probes, err = scratch.judge(ctx, probes, s); err != nil {
 		return err
 	}
+	s.lap("outside")
+	defer s.lap("admit")
 	return s.admit(ctx, proved, probes)
 }
+
+// lap notes how long a phase of the start took; an empty name starts the clock.
+func (s *Session) lap(phase string) {
+	now := s.options.Now()
+	if phase != "" {
+		s.phases[phase] = now.Sub(s.lastLap)
+	}
+	s.lastLap = now
+}
+
+// Phases tells how long each phase of the start took, for benchmarks and --debug.
+func (s *Session) Phases() map[string]time.Duration { return s.phases }
 
 // start makes the wire, the cell and its limits.
 func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 	if err := s.scanTrees(ctx); err != nil {
 		return err
 	}
+	s.lap("scan")
 	if scratch != nil {
 		s.options.Spec.Trees = append(s.options.Spec.Trees, *scratch)
 	}
@@ -155,16 +179,21 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 		return err
 	}
 	s.undo(s.group.Remove)
-	launch := enforce.Launch{Spec: s.options.Spec, Program: s.options.Program, CellWire: peer, Stderr: s.crash.writer}
+	s.lap("prepare")
+	// In the group before the cell opens its first socket: a socket keeps the group of its birth.
+	launch := enforce.Launch{
+		Spec: s.options.Spec, Program: s.options.Program, CellWire: peer, Stderr: s.crash.writer,
+		Join: s.group.Join, Leave: s.group.Leave,
+	}
 	s.cell, err = s.options.Backend.Start(ctx, launch)
 	s.crash.started()
 	if err != nil {
 		return err
 	}
 	s.undo(s.killCell)
+	s.lap("keeper")
 	s.background.Go(s.link.listen)
-	// Before the cell opens its first socket: a socket keeps the cgroup of its birth.
-	return s.group.Join(s.cell.Pid)
+	return nil
 }
 
 // undo registers what Close does, in reverse order.
@@ -206,6 +235,9 @@ func (s *Session) admit(ctx context.Context, proved *wire.Proved, probes []enfor
 	}
 	if verdict.Level < s.options.MinLevel {
 		return errors.Join(&RefusedError{Level: verdict.Level, Wanted: s.options.MinLevel, Missing: verdict.Missing, Attestation: &s.attestation}, s.move(Refused))
+	}
+	if err := s.cell.Settled(); err != nil {
+		return err
 	}
 	if err := s.link.conn.Send(wire.TypeCommit, wire.Empty{}); err != nil {
 		return err
