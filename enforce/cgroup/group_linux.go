@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,15 +22,26 @@ const parentName = "coworker"
 // Group is the control group of one session, in each hierarchy that can be used. The zero
 // value is a session without one: nothing is bounded, and Limits says why.
 type Group struct {
-	dirs    []dir
 	limits  []enforce.Limit
 	missing string
+
+	mu     sync.Mutex // guards what Remove changes
+	dirs   []dir
+	events Events // as they stood when the group was removed
 }
 
 // dir is the session's folder in one hierarchy.
 type dir struct {
-	path string
+	path  string
+	owner *os.File // holds the lock that says that the folder is in use, see claim
 	hierarchy
+}
+
+// current lists the folders that exist.
+func (g *Group) current() []dir {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.dirs
 }
 
 // New makes the groups of a session and sets the limits. Without the right to make one it
@@ -73,12 +85,11 @@ func (g *Group) add(h hierarchy, name string) error {
 			return err
 		}
 	}
-	p := filepath.Join(parent, name)
-	if err := os.Mkdir(p, 0o755); err != nil {
-		return fmt.Errorf("make %s: %w", p, unwrapPath(err))
+	d, err := claim(parent, name, h)
+	if err == nil {
+		g.dirs = append(g.dirs, d)
 	}
-	g.dirs = append(g.dirs, dir{path: p, hierarchy: h})
-	return nil
+	return err
 }
 
 func unwrapPath(err error) error {
@@ -111,7 +122,7 @@ func enableControllers(mount, parent string) ([]string, error) {
 }
 
 func (g *Group) with(controller string) (dir, bool) {
-	for _, d := range g.dirs {
+	for _, d := range g.current() {
 		if d.has(controller) {
 			return d, true
 		}
@@ -205,7 +216,7 @@ func (g *Group) Limits() []enforce.Limit { return g.limits }
 // Join moves a process with all its threads into the group. Call it before the process opens a
 // socket: a socket keeps the group of its birth.
 func (g *Group) Join(pid int) error {
-	for _, d := range g.dirs {
+	for _, d := range g.current() {
 		if err := d.write("cgroup.procs", strconv.Itoa(pid)); err != nil {
 			return fmt.Errorf("move process %d into %s: %w", pid, d.path, err)
 		}
@@ -216,7 +227,7 @@ func (g *Group) Join(pid int) error {
 // Leave moves a process back to where this process is. The keeper is born-mover of a session: it
 // is in the group while it forks the cell, so that the cell needs no move of its own.
 func (g *Group) Leave(pid int) error {
-	for _, d := range g.dirs {
+	for _, d := range g.current() {
 		own := dir{path: filepath.Join(d.mount, d.self)}
 		if err := own.write("cgroup.procs", strconv.Itoa(pid)); err != nil {
 			return fmt.Errorf("move process %d back into %s: %w", pid, own.path, err)
@@ -227,7 +238,7 @@ func (g *Group) Leave(pid int) error {
 
 // freezer finds the hierarchy that can stop the group.
 func (g *Group) freezer() (dir, bool) {
-	for _, d := range g.dirs {
+	for _, d := range g.current() {
 		if !d.unified && d.has("freezer") {
 			return d, true
 		}
@@ -248,7 +259,7 @@ func (g *Group) CanFreeze() bool {
 var ErrNotQuiet = errors.New("the group did not come to rest")
 
 // Freeze stops every process of the group, the cell included, and returns when the kernel says
-// that none runs. Thaw undoes it.
+// that none runs. Thaw undoes it, also after an error.
 func (g *Group) Freeze(limit time.Duration) error {
 	d, ok := g.freezer()
 	if !ok {
@@ -301,9 +312,11 @@ type Events struct {
 	PidsMax  int64 // forks refused
 }
 
-// Events reads the counters.
+// Events reads the counters. After Remove it tells how they stood then.
 func (g *Group) Events() Events {
-	var e Events
+	g.mu.Lock()
+	e := g.events
+	g.mu.Unlock()
 	if d, ok := g.with("pids"); ok {
 		e.PidsMax = d.counter("pids.events", "max")
 	}
@@ -331,17 +344,50 @@ func (d dir) counter(file, name string) int64 {
 	return 0
 }
 
+// Kill ends every process of the group, also when it is frozen. It does not wait.
+func (g *Group) Kill() error {
+	var errs []error
+	dirs := g.current()
+	for _, d := range dirs {
+		errs = append(errs, d.kill())
+	}
+	return errors.Join(append(errs, thawAll(dirs))...)
+}
+
+// thawAll lets frozen v1 groups run on: only then do the processes in them die of a signal that was
+// sent before (freezer-subsystem.rst). A v2 group needs no thaw to be killed.
+func thawAll(dirs []dir) error {
+	for _, d := range dirs {
+		if !d.unified && d.has("freezer") {
+			return ignoreMissing(d.freeze(false))
+		}
+	}
+	return nil
+}
+
 // Remove kills what is left in the group and removes its folders.
 func (g *Group) Remove() error {
+	last := g.Events()
+	g.mu.Lock()
+	dirs := g.dirs
+	g.dirs, g.events = nil, last
+	g.mu.Unlock()
+	return removeAll(dirs)
+}
+
+func removeAll(dirs []dir) error {
 	var errs []error
-	for _, d := range g.dirs {
-		errs = append(errs, d.remove())
+	for _, d := range dirs {
+		errs = append(errs, d.remove(dirs))
+		if d.owner != nil {
+			errs = append(errs, d.owner.Close())
+		}
 	}
-	g.dirs = nil
 	return errors.Join(errs...)
 }
 
-func (d dir) remove() error {
+// remove removes one folder; the others of the session are thawed where that is needed.
+func (d dir) remove(all []dir) error {
 	for i := range 100 {
 		err := unix.Rmdir(d.path)
 		if err == nil || errors.Is(err, unix.ENOENT) {
@@ -350,7 +396,7 @@ func (d dir) remove() error {
 		if !errors.Is(err, unix.EBUSY) {
 			return fmt.Errorf("remove %s: %w", d.path, err)
 		}
-		if err := d.kill(); err != nil {
+		if err := errors.Join(d.kill(), thawAll(all)); err != nil {
 			return err
 		}
 		time.Sleep(time.Duration(min(i, 20)) * time.Millisecond)
@@ -358,16 +404,10 @@ func (d dir) remove() error {
 	return fmt.Errorf("remove %s: processes in it do not end", d.path)
 }
 
-// kill ends every process of the group: cgroup.kill since Linux 5.14, one by one before. A frozen
-// v1 group cannot die, so it is thawed.
+// kill ends every process of the group: cgroup.kill since Linux 5.14, one by one before.
 func (d dir) kill() error {
 	if d.unified {
 		if err := d.write("cgroup.kill", "1"); err == nil || !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	if d.has("freezer") {
-		if err := d.freeze(false); err != nil {
 			return err
 		}
 	}

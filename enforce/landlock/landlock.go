@@ -67,6 +67,7 @@ type Rules struct {
 	ReadOnly    []Path // read, list and execute
 	ReadWrite   []Path // also write, create, remove, and rename between such folders; never device nodes
 	Devices     []Path // device nodes, or folders of them (devpts): read, write and ioctl
+	List        []Path // names in folders only, with everything below: for a root that mounts bound already
 	UnixSockets []Path // servers outside that may be connected to by path; without effect below ABI 9
 
 	// RestrictTCP handles the network rights: TCP from ABI 4 on, UDP too from ABI 10 on, with no port allowed for it.
@@ -94,7 +95,7 @@ func (r *Rules) check() error {
 	if !r.RestrictTCP && len(r.ConnectTCP)+len(r.BindTCP) > 0 {
 		return fmt.Errorf("%w: %d TCP ports without RestrictTCP", ErrRule, len(r.ConnectTCP)+len(r.BindTCP))
 	}
-	for _, list := range [][]Path{r.ReadOnly, r.ReadWrite, r.Devices, r.UnixSockets} {
+	for _, list := range [][]Path{r.ReadOnly, r.ReadWrite, r.Devices, r.List, r.UnixSockets} {
 		for _, p := range list {
 			if len(p.Name) == 0 || p.Name[0] != '/' {
 				return fmt.Errorf("%w: path %q is not absolute", ErrRule, p.Name)

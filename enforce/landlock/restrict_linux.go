@@ -102,7 +102,7 @@ func (r *Rules) compile(done *Applied) ([]golandlock.Rule, error) {
 	lists := []struct {
 		paths  []Path
 		rights uint64
-	}{{r.ReadOnly, readRights}, {r.ReadWrite, writeRights}, {r.Devices, deviceRights}, {r.UnixSockets, resolveUnix}}
+	}{{r.ReadOnly, readRights}, {r.ReadWrite, writeRights}, {r.Devices, deviceRights}, {r.List, readDir}, {r.UnixSockets, resolveUnix}}
 	for _, list := range lists {
 		for _, p := range list.paths {
 			mode, err := fileType(p.Name)

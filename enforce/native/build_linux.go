@@ -28,6 +28,7 @@ type builder struct {
 const (
 	base       = "/tmp"         // the new root is mounted here until the pivot; sources are opened before
 	hostProc   = "/.proc"       // the host's proc, until the cell has mounted its own
+	private    = "/.private"    // the one tmpfs behind all private folders, so that its size bounds them together
 	maskFolder = "/.unreadable" // holds what is bound over secrets
 )
 
@@ -64,6 +65,12 @@ func Build(s enforce.Spec) (*Root, error) {
 			return nil, err
 		}
 	}
+	if err := unix.Unmount(base+private, unix.MNT_DETACH); err != nil {
+		return nil, stepError("detach", private, err)
+	}
+	if err := unix.Rmdir(base + private); err != nil {
+		return nil, stepError("rmdir", private, err)
+	}
 	if err := b.enter(); err != nil {
 		return nil, err
 	}
@@ -87,30 +94,32 @@ func (b *builder) prepare() error {
 // source is a step with its host path opened before the new root hides it.
 type source struct {
 	step
-	fd   int // -1 if the step has no source
-	link string
-	file bool
-	skip bool
+	fd    int // -1 if the step has no source
+	upper int // of an overlay: the private layer and the work folder, else -1
+	work  int
+	link  string
+	file  bool
+	skip  bool
 }
 
 func (b *builder) openSources(steps []step) ([]source, error) {
 	sources := make([]source, 0, len(steps))
 	for _, st := range steps {
-		src := source{step: st, fd: -1}
+		src := source{step: st, fd: -1, upper: -1, work: -1}
 		var err error
 		switch st.op {
 		case opBind:
 			err = src.open()
 		case opOverlay:
-			err = src.open()
+			err = src.openLayers()
 		case opTree:
 			err = src.openTree(b.spec.Trees[st.tree])
 		}
+		sources = append(sources, src)
 		if err != nil {
 			closeSources(sources)
 			return nil, stepError("open", st.source, err)
 		}
-		sources = append(sources, src)
 	}
 	return sources, nil
 }
@@ -203,10 +212,36 @@ func (s *source) openTree(t enforce.Tree) error {
 	return nil
 }
 
+// openLayers opens the three folders of an overlay. The private ones were written from inside
+// earlier sessions: no link on the way is followed.
+func (s *source) openLayers() error {
+	if err := s.open(); err != nil || s.skip {
+		return err
+	}
+	if s.link != "" || s.file {
+		s.skip = true // a cache that is no folder is no cache
+		return nil
+	}
+	root, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(root)
+	if s.upper, err = openBeneath(root, strings.TrimPrefix(s.data, "/")+"/upper", unix.O_DIRECTORY); err != nil {
+		return fmt.Errorf("private layer %q: %w", s.data, err)
+	}
+	if s.work, err = openBeneath(root, strings.TrimPrefix(s.data, "/")+"/work", unix.O_DIRECTORY); err != nil {
+		return fmt.Errorf("work folder of %q: %w", s.data, err)
+	}
+	return nil
+}
+
 func closeSources(sources []source) {
 	for _, s := range sources {
-		if s.fd >= 0 {
-			unix.Close(s.fd)
+		for _, fd := range []int{s.fd, s.upper, s.work} {
+			if fd >= 0 {
+				unix.Close(fd)
+			}
 		}
 	}
 }
@@ -238,7 +273,24 @@ func (b *builder) mountBase() error {
 	if err := b.attach(proc, target, mountFlags{exec: true}); err != nil {
 		return stepError("bind host proc on", hostProc, err)
 	}
+	if err := b.mountPrivate(); err != nil {
+		return err
+	}
 	return b.makeMasks()
+}
+
+// mountPrivate mounts the tmpfs of which /tmp, /run, the home and their kin show one folder each.
+func (b *builder) mountPrivate() error {
+	fd, err := b.mountPoint(private, false)
+	if err != nil {
+		return stepError("make mount point", private, err)
+	}
+	unix.Close(fd)
+	options := fmt.Sprintf("mode=0711,size=%d,nr_inodes=1048576", max(b.spec.Limits.Tmp, 1<<20))
+	if err := unix.Mount("tmpfs", base+private, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+		return stepError("mount tmpfs on", private, err)
+	}
+	return b.ownTop(private)
 }
 
 // makeMasks makes the file and the folder that are bound over secrets. Mode 000 keeps out even

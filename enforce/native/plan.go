@@ -18,7 +18,7 @@ const (
 	opLink              // make a symbolic link; source is its text
 	opFile              // make a file from data
 	opBind              // attach a host path
-	opTmpfs             // attach a fresh tmpfs; data is its options
+	opPrivate           // attach an empty folder of the session's one private tmpfs
 	opDevpts            // attach a fresh devpts instance
 	opOverlay           // attach an overlay of source (lower) under upper and work
 	opTree              // attach a tree of the Spec, with its pins and masks
@@ -106,26 +106,24 @@ func deviceSteps() []step {
 
 // privateSteps make the folders that start empty and end with the session.
 func privateSteps(s enforce.Spec) []step {
-	size := strconv.FormatInt(max(s.Limits.Tmp, 1<<20), 10)
 	return []step{
 		{op: opFolder, target: "/proc", mode: 0o555},
 		{op: opFolder, target: "/var", mode: 0o755},
-		{op: opTmpfs, target: "/tmp", data: "mode=1777,size=" + size, exec: true},
-		{op: opTmpfs, target: "/var/tmp", data: "mode=1777,size=" + size, exec: true},
-		{op: opTmpfs, target: "/dev/shm", data: "mode=1777,size=" + size},
-		{op: opTmpfs, target: "/run", data: "mode=0755,size=" + size},
+		{op: opPrivate, target: "/tmp", mode: 0o1777, exec: true},
+		{op: opPrivate, target: "/var/tmp", mode: 0o1777, exec: true},
+		{op: opPrivate, target: "/dev/shm", mode: 0o1777},
+		{op: opPrivate, target: "/run", mode: 0o755},
 		{op: opLink, target: "/var/run", source: "/run"},
 		{op: opFolder, target: "/run/user", mode: 0o755},
 		{op: opFolder, target: "/run/user/" + strconv.Itoa(s.Identity.UID), mode: 0o700},
 	}
 }
 
-// homeSteps make the private home: a fresh tmpfs, so that start-up and credential files never
-// persist, with the cache and tool folders of the store attached.
+// homeSteps make the private home: fresh, so that start-up and credential files never persist,
+// with the cache and tool folders of the store attached.
 func homeSteps(s enforce.Spec) []step {
 	home := s.Identity.Home
-	size := strconv.FormatInt(max(s.Limits.Tmp, 1<<20), 10)
-	steps := []step{{op: opTmpfs, target: home, data: "mode=0700,size=" + size, exec: true}}
+	steps := []step{{op: opPrivate, target: home, mode: 0o700, exec: true}}
 	for _, dir := range s.HomeDirs {
 		steps = append(steps, step{op: opBind, source: path.Join(s.HomeStore, "home", dir), target: path.Join(home, dir), exec: true})
 	}

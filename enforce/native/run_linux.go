@@ -25,8 +25,8 @@ func (b *builder) run(s *source) error {
 		return stepError("write", s.target, b.file(s.target, []byte(s.data), s.mode))
 	case opBind:
 		return b.bind(s)
-	case opTmpfs:
-		return stepError("mount tmpfs on", s.target, b.filesystem("tmpfs", s))
+	case opPrivate:
+		return stepError("bind private folder on", s.target, b.privateFolder(s))
 	case opDevpts:
 		s.data = "newinstance,ptmxmode=0666,mode=0620"
 		return stepError("mount devpts on", s.target, b.filesystem("devpts", s))
@@ -41,7 +41,11 @@ func (b *builder) run(s *source) error {
 // mountPoint opens a path of the new root as a mount target. Missing folders are made on mounts
 // of coworker's own only: the person's trees and the system never get a stub.
 func (b *builder) mountPoint(target string, file bool) (int, error) {
-	parts := strings.Split(strings.TrimPrefix(target, "/"), "/")
+	rel := strings.TrimPrefix(target, "/")
+	if fd, err := openBeneath(b.root, rel, 0); err != unix.ENOENT {
+		return fd, err
+	}
+	parts := strings.Split(rel, "/")
 	dir, err := unix.Dup(b.root)
 	if err != nil {
 		return -1, err
@@ -172,6 +176,28 @@ func (b *builder) ownTop(target string) error {
 	return b.ownMount(fd)
 }
 
+// privateFolder makes a folder of the private tmpfs and attaches it.
+func (b *builder) privateFolder(s *source) error {
+	folder := private + "/" + strings.ReplaceAll(strings.TrimPrefix(s.target, "/"), "/", "_")
+	if err := b.folder(folder, s.mode); err != nil {
+		return err
+	}
+	fd, err := openBeneath(b.root, strings.TrimPrefix(folder, "/"), unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	target, err := b.mountPoint(s.target, false)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(target)
+	if err := b.attach(fd, target, mountFlags{exec: s.exec}); err != nil {
+		return err
+	}
+	return b.ownTop(s.target)
+}
+
 func (b *builder) filesystem(kind string, s *source) error {
 	fd, err := b.mountPoint(s.target, false)
 	if err != nil {
@@ -196,28 +222,13 @@ func (b *builder) filesystem(kind string, s *source) error {
 // in the store. Linux before 5.11 has no overlay in a user namespace; there the private cache
 // stands alone and the report says so.
 func (b *builder) overlay(s *source) error {
-	root, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(root)
-	upper, err := openBeneath(root, strings.TrimPrefix(s.data, "/")+"/upper", unix.O_DIRECTORY)
-	if err != nil {
-		return fmt.Errorf("open the private layer: %w", err)
-	}
-	defer unix.Close(upper)
-	work, err := openBeneath(root, strings.TrimPrefix(s.data, "/")+"/work", unix.O_DIRECTORY)
-	if err != nil {
-		return fmt.Errorf("open the work folder: %w", err)
-	}
-	defer unix.Close(work)
 	target, err := b.mountPoint(s.target, false)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(target)
 	// Descriptors instead of paths: no escaping of commas and colons, nothing to swap.
-	options := fmt.Sprintf("lowerdir=/proc/self/fd/%d,upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%d,userxattr", s.fd, upper, work)
+	options := fmt.Sprintf("lowerdir=/proc/self/fd/%d,upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%d,userxattr", s.fd, s.upper, s.work)
 	err = unix.Mount("overlay", base+s.target, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options)
 	if err == nil {
 		return nil
@@ -226,7 +237,7 @@ func (b *builder) overlay(s *source) error {
 		return err
 	}
 	b.notes = append(b.notes, fmt.Sprintf("host cache %q is not shared: overlay in a user namespace: %v", s.source, err))
-	return b.attach(upper, target, mountFlags{exec: true})
+	return b.attach(s.upper, target, mountFlags{exec: true})
 }
 
 // attachTree attaches a tree of the Spec and covers what is protected and hidden in it.

@@ -15,8 +15,13 @@ import (
 )
 
 // keeperCapabilities are what building a root needs inside the session's own user namespace.
-// They survive the exec as ambient capabilities, because the id inside is not 0.
-var keeperCapabilities = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP}
+// They survive the exec as ambient capabilities, because the id inside is not 0. The last four
+// are for overlays: overlayfs works with the rights of whoever mounted it, and its work folder
+// has mode 000 (ovl_workdir_create in the kernel's fs/overlayfs/super.c).
+var keeperCapabilities = []uintptr{
+	unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP,
+	unix.CAP_DAC_OVERRIDE, unix.CAP_CHOWN, unix.CAP_FOWNER, unix.CAP_FSETID,
+}
 
 // Start forks the keeper of a session. The thread that calls it must never end while the session
 // lives: the parent-death signal follows the thread that forked (prctl(2), PR_SET_PDEATHSIG).

@@ -40,6 +40,9 @@ func restrict(b wire.Begin, p *wire.Proved) error {
 	rules.ReadOnly = optional(visible.ReadOnly)
 	rules.ReadWrite = optional(visible.ReadWrite)
 	rules.Devices = optional(visible.Devices)
+	if b.Backend == enforce.Native {
+		rules.List = landlock.Paths("/") // `ls /` and find work; what there is to list, the mounts decide
+	}
 	applied, err := landlock.Restrict(rules)
 	if err != nil {
 		return err

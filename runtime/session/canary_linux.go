@@ -20,7 +20,7 @@ import (
 // closes them when the session is proved.
 type canaries struct {
 	targets  probe.Targets
-	dir      string
+	folder   *ownFolder
 	tcp4     *net.TCPListener
 	tcp6     *net.TCPListener // nil on hosts without IPv6
 	udp      *net.UDPConn
@@ -36,17 +36,17 @@ func randomName(n int) string {
 
 // newCanaries makes them below stateDir. On error everything made so far is removed.
 func newCanaries(stateDir, id string) (_ *canaries, err error) {
-	c := &canaries{dir: filepath.Join(stateDir, "probe", id)}
+	c := &canaries{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.close())
 		}
 	}()
 	secret := "canary-" + randomName(16)
-	if err := os.MkdirAll(c.dir, 0o700); err != nil {
+	if c.folder, err = newOwnFolder(filepath.Join(stateDir, "probe"), id); err != nil {
 		return nil, fmt.Errorf("make canaries: %w", err)
 	}
-	stateFile := filepath.Join(c.dir, "canary")
+	stateFile := filepath.Join(c.folder.path, "canary")
 	if err := os.WriteFile(stateFile, []byte(secret), 0o644); err != nil {
 		return nil, fmt.Errorf("make canaries: %w", err)
 	}
@@ -84,13 +84,8 @@ func (c *canaries) listen() error {
 		return fmt.Errorf("canary listener: %w", err)
 	}
 	// A socket path holds 107 bytes (unix(7)); the state folder may be deeper than that.
-	dir, err := os.Open(c.dir)
-	if err != nil {
-		return fmt.Errorf("canary listener: %w", err)
-	}
-	defer dir.Close()
-	c.targets.PathSocket = filepath.Join(c.dir, "socket")
-	short := fmt.Sprintf("/proc/self/fd/%d/socket", dir.Fd())
+	c.targets.PathSocket = filepath.Join(c.folder.path, "socket")
+	short := fmt.Sprintf("/proc/self/fd/%d/socket", c.folder.owner.Fd())
 	if c.path, err = net.ListenUnix("unix", &net.UnixAddr{Name: short}); err != nil {
 		return fmt.Errorf("canary listener: %w", err)
 	}
@@ -167,5 +162,5 @@ func (c *canaries) close() error {
 	if c.targets.EnvName != "" {
 		os.Unsetenv(c.targets.EnvName)
 	}
-	return errors.Join(append(errs, os.RemoveAll(c.dir))...)
+	return errors.Join(append(errs, c.folder.remove())...)
 }

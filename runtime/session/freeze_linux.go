@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path"
@@ -48,13 +49,15 @@ func (s *Session) freeze(limit time.Duration) (thaw func() error, err error) {
 	}, nil
 }
 
+// answerLimit bounds how long a cell may take to stop or continue everything inside.
+const answerLimit = 10 * time.Second
+
 // control sends a request that the cell answers with one message. The guard's mutex keeps two
 // of them apart.
 func (s *Session) control(request, answer wire.Type, v any) error {
-	if err := s.link.conn.Send(request, wire.Empty{}); err != nil {
-		return err
-	}
-	return s.link.next(answer, v)
+	ctx, cancel := context.WithTimeout(context.Background(), answerLimit)
+	defer cancel()
+	return s.link.request(ctx, request, wire.Empty{}, answer, v)
 }
 
 // moving lists the processes inside, the cell aside, that are neither stopped nor dead. It looks

@@ -1,11 +1,15 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"coworker/runtime/wire"
 )
@@ -20,6 +24,7 @@ type cellLink struct {
 	calls   map[uint64]*call
 	dials   map[uint64]chan dialResult
 	lastID  uint64
+	asked   bool          // a request waits for its one answer
 	err     error         // why the link ended
 	ended   chan struct{} // closed when no more messages will come
 	control chan *wire.Frame
@@ -101,12 +106,15 @@ func (l *cellLink) dispatch(frame *wire.Frame) error {
 		frame.Close()
 		return fmt.Errorf("%w: descriptors with %s", wire.ErrProtocol, frame.Type)
 	}
-	select {
-	case l.control <- frame:
-		return nil
-	default:
+	l.mu.Lock()
+	asked := l.asked
+	l.asked = false
+	l.mu.Unlock()
+	if !asked {
 		return fmt.Errorf("%w: %s was not asked for", wire.ErrProtocol, frame.Type)
 	}
+	l.control <- frame // has room: there was one request, and this is its one answer
+	return nil
 }
 
 func (l *cellLink) dispatchCall(frame *wire.Frame) error {
@@ -220,23 +228,57 @@ func (l *cellLink) forget(id uint64) {
 	delete(l.dials, id)
 }
 
-// next waits for a control message of the given type.
-func (l *cellLink) next(want wire.Type, v any) error {
-	select {
-	case frame := <-l.control:
-		defer frame.Close()
-		if frame.Type == wire.TypeFailed {
-			failed := &wire.Failed{}
-			if err := frame.Decode(failed); err != nil {
-				return err
-			}
-			return failed
-		}
-		if frame.Type != want {
-			return fmt.Errorf("%w: want %s, got %s", wire.ErrProtocol, want, frame.Type)
-		}
-		return frame.Decode(v)
-	case <-l.ended:
+// sendLimit bounds how long the other end may leave its wire unread: a process inside can stop the
+// cell's dispatcher (see runtime/cell), and a full socket would then block the supervisor.
+const sendLimit = 30 * time.Second
+
+// send sends one message; a cell that does not read it in time loses its session.
+func (l *cellLink) send(t wire.Type, v any, files ...*os.File) error {
+	stuck := time.AfterFunc(sendLimit, func() {
+		l.fail(fmt.Errorf("the cell did not read %s within %v", t, sendLimit))
+	})
+	defer stuck.Stop()
+	err := l.conn.Send(t, v, files...)
+	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, os.ErrClosed) {
+		l.fail(errCellGone) // unless a better reason is known
 		return l.reason()
 	}
+	return err
+}
+
+// request sends a message that the cell answers with one message, and waits for that. A cell that
+// does not answer while ctx lasts loses its session: the answer could come at any time and be taken
+// for another one. Two requests at once are a mistake of the caller.
+func (l *cellLink) request(ctx context.Context, t wire.Type, v any, want wire.Type, answer any) error {
+	l.mu.Lock()
+	l.asked = true
+	l.mu.Unlock()
+	if err := l.send(t, v); err != nil {
+		return err
+	}
+	select {
+	case frame := <-l.control:
+		return decodeAnswer(frame, want, answer)
+	case <-l.ended:
+		return l.reason()
+	case <-ctx.Done():
+		err := fmt.Errorf("the cell gave no answer to %s: %w", t, ctx.Err())
+		l.fail(err)
+		return err
+	}
+}
+
+func decodeAnswer(frame *wire.Frame, want wire.Type, v any) error {
+	defer frame.Close()
+	if frame.Type == wire.TypeFailed {
+		failed := &wire.Failed{}
+		if err := frame.Decode(failed); err != nil {
+			return err
+		}
+		return failed
+	}
+	if frame.Type != want {
+		return fmt.Errorf("%w: want %s, got %s", wire.ErrProtocol, want, frame.Type)
+	}
+	return frame.Decode(v)
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -35,12 +36,21 @@ type keeperLink struct {
 	process *os.Process
 	ended   chan struct{} // closed when the keeper's process is gone
 
-	mu      sync.Mutex // held from a request to its answer
-	answers chan *wire.Frame
+	mu       sync.Mutex    // held from a request to its answer
+	received chan struct{} // closed when no more answers will come
 
-	howMu sync.Mutex
-	how   string
+	stateMu sync.Mutex
+	waiting chan<- *wire.Frame // nil while nobody waits for an answer
+	how     string
 }
+
+// keeperLimit bounds how long the keeper may take to answer. Attaching some ten thousand covers takes
+// seconds; a file system that hangs takes forever.
+const keeperLimit = time.Minute
+
+// killedLimit bounds how long a process may take to end after SIGKILL: one that hangs in the kernel
+// must not hang the supervisor.
+const killedLimit = 5 * time.Second
 
 // Start forks the keeper on a thread of its own and walks through the keeper's sequence.
 func (nativeBackend) Start(ctx context.Context, l enforce.Launch) (*enforce.Cell, error) {
@@ -48,7 +58,7 @@ func (nativeBackend) Start(ctx context.Context, l enforce.Launch) (*enforce.Cell
 	if err != nil {
 		return nil, err
 	}
-	k := &keeperLink{conn: conn, ended: make(chan struct{}), answers: make(chan *wire.Frame, 1)}
+	k := &keeperLink{conn: conn, ended: make(chan struct{}), received: make(chan struct{})}
 	err = k.fork(l, peer)
 	peer.Close()
 	if err != nil {
@@ -86,8 +96,8 @@ func (k *keeperLink) fork(l enforce.Launch, peer *os.File) error {
 }
 
 func (k *keeperLink) setHow(how string) {
-	k.howMu.Lock()
-	defer k.howMu.Unlock()
+	k.stateMu.Lock()
+	defer k.stateMu.Unlock()
 	if k.how == "" {
 		k.how = how
 	}
@@ -123,6 +133,10 @@ func (k *keeperLink) launch(ctx context.Context, l enforce.Launch) (*enforce.Cel
 		mountInfo.Close()
 		return nil, err
 	}
+	if p, ok := readStat(startedMsg.Pid); !ok || p.parent != k.process.Pid {
+		mountInfo.Close()
+		return nil, fmt.Errorf("%w: process %d is no child of the keeper", wire.ErrProtocol, startedMsg.Pid)
+	}
 	left := make(chan error, 1)
 	go func() { left <- l.Leave(k.process.Pid) }()
 	return &enforce.Cell{
@@ -137,9 +151,10 @@ func (k *keeperLink) launch(ctx context.Context, l enforce.Launch) (*enforce.Cel
 	}, nil
 }
 
-// receive hands the keeper's answers to whoever asked. It ends with the connection.
+// receive hands the keeper's answers to whoever asked. It ends with the connection, or with a
+// message that nobody asked for.
 func (k *keeperLink) receive() {
-	defer close(k.answers)
+	defer close(k.received)
 	for {
 		frame, err := k.conn.Receive()
 		if err != nil {
@@ -155,8 +170,24 @@ func (k *keeperLink) receive() {
 			}
 			continue
 		}
-		k.answers <- frame
+		k.stateMu.Lock()
+		waiting := k.waiting
+		k.waiting = nil
+		k.stateMu.Unlock()
+		if waiting == nil {
+			frame.Close()
+			k.breakOff(fmt.Errorf("%w: %s was not asked for", wire.ErrProtocol, frame.Type))
+			return
+		}
+		waiting <- frame
 	}
+}
+
+// breakOff ends a keeper that broke the rules or does not answer.
+func (k *keeperLink) breakOff(why error) {
+	k.setHow("keeper wire: " + why.Error())
+	k.conn.Close()
+	k.process.Kill() // an error means that it has ended already
 }
 
 func describeEnd(e wire.CellEnded) string {
@@ -170,12 +201,26 @@ func describeEnd(e wire.CellEnded) string {
 func (k *keeperLink) ask(request wire.Type, body any, want wire.Type, v any, files ...*os.File) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	stuck := time.AfterFunc(keeperLimit, func() {
+		k.breakOff(fmt.Errorf("no answer to %s within %v", request, keeperLimit))
+	})
+	defer stuck.Stop()
+	answer := make(chan *wire.Frame, 1)
+	k.stateMu.Lock()
+	k.waiting = answer
+	k.stateMu.Unlock()
 	if err := k.conn.Send(request, body, files...); err != nil {
 		return err
 	}
-	frame, ok := <-k.answers
-	if !ok {
-		return fmt.Errorf("keeper gave no answer to %s: %s", request, k.howEnded())
+	var frame *wire.Frame
+	select {
+	case frame = <-answer:
+	case <-k.received:
+		select {
+		case frame = <-answer: // it came just before the end
+		default:
+			return fmt.Errorf("keeper gave no answer to %s: %s", request, k.howEnded())
+		}
 	}
 	defer frame.Close()
 	if frame.Type == wire.TypeFailed {
@@ -200,17 +245,22 @@ func (k *keeperLink) cover(tree, rel string, kind enforce.CoverKind) error {
 // its pid namespace with it. It waits for the keeper; the caller checks that the cell is gone.
 func (k *keeperLink) kill() error {
 	k.conn.Close()
+	<-k.received
 	err := k.process.Kill()
-	<-k.ended
 	if errors.Is(err, os.ErrProcessDone) {
-		return nil
+		err = nil
 	}
-	return err
+	select {
+	case <-k.ended:
+		return err
+	case <-time.After(killedLimit):
+		return errors.Join(err, fmt.Errorf("keeper %d was killed and is still there after %v", k.process.Pid, killedLimit))
+	}
 }
 
 func (k *keeperLink) howEnded() string {
-	k.howMu.Lock()
-	defer k.howMu.Unlock()
+	k.stateMu.Lock()
+	defer k.stateMu.Unlock()
 	if k.how == "" {
 		return "no reason is known"
 	}

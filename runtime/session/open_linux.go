@@ -116,7 +116,7 @@ func (s *Session) open(ctx context.Context) (err error) {
 	if err := s.move(Proving); err != nil {
 		return err
 	}
-	proved, err := s.prove(canaries)
+	proved, err := s.prove(ctx, canaries)
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 	}
 	s.undo(s.killCell)
 	s.lap("keeper")
-	s.background.Go(s.link.listen)
+	s.background.Go(s.listen)
 	return nil
 }
 
@@ -200,16 +200,40 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 func (s *Session) undo(f func() error) { s.cleanUp = append(s.cleanUp, f) }
 
 // prove lets the cell raise its walls and attack them.
-func (s *Session) prove(c *canaries) (*wire.Proved, error) {
+func (s *Session) prove(ctx context.Context, c *canaries) (*wire.Proved, error) {
 	if enforcetest.Off(s.options.Spec, enforce.Env) {
 		s.options.Spec.Env = append(slices.Clone(s.options.Spec.Env), os.Environ()...)
 	}
+	ctx, cancel := context.WithTimeout(ctx, proveLimit)
+	defer cancel()
 	begin := wire.Begin{Backend: s.options.Backend.Name(), Spec: s.options.Spec, Targets: c.targets}
-	if err := s.link.conn.Send(wire.TypeBegin, begin); err != nil {
-		return nil, err
-	}
 	proved := &wire.Proved{}
-	return proved, s.link.next(wire.TypeProved, proved)
+	return proved, s.link.request(ctx, wire.TypeBegin, begin, wire.TypeProved, proved)
+}
+
+// proveLimit bounds how long a cell may take to raise its walls and attack them. It takes some tens
+// of milliseconds; the rest is for a machine that does many things at once.
+const proveLimit = time.Minute
+
+// listen serves the link and ends a cell whose link ended: one that broke the rules or left its wire
+// must not go on running until somebody closes the session.
+func (s *Session) listen() {
+	s.link.listen()
+	if errors.Is(s.link.reason(), errCellGone) {
+		select {
+		case <-s.cell.Ended: // as it should; killing the keeper now would lose how
+			return
+		case <-time.After(time.Second):
+		}
+	}
+	s.endCell()
+}
+
+// endCell ends the cell ahead of Close, frozen or not.
+func (s *Session) endCell() {
+	if err := errors.Join(s.cell.Kill(), s.group.Kill()); err != nil {
+		s.options.Notify(Notice{Text: "end the cell: " + err.Error()})
+	}
 }
 
 // admit decides on the evidence, stores the attestation and opens the session for commands.
@@ -239,11 +263,10 @@ func (s *Session) admit(ctx context.Context, proved *wire.Proved, probes []enfor
 	if err := s.cell.Settled(); err != nil {
 		return err
 	}
-	if err := s.link.conn.Send(wire.TypeCommit, wire.Empty{}); err != nil {
-		return err
-	}
+	waiting, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
 	var ready wire.Empty
-	if err := s.link.next(wire.TypeReady, &ready); err != nil {
+	if err := s.link.request(waiting, wire.TypeCommit, wire.Empty{}, wire.TypeReady, &ready); err != nil {
 		return err
 	}
 	if err := s.guard.startWatch(); err != nil {
@@ -294,7 +317,7 @@ func (s *Session) tearDown() error {
 }
 
 func (s *Session) killCell() error {
-	err := s.cell.Kill()
+	err := errors.Join(s.cell.Kill(), s.group.Kill())
 	if s.cell.MountInfo != nil {
 		err = errors.Join(err, s.cell.MountInfo.Close())
 	}
@@ -314,14 +337,14 @@ func waitGone(pid int) error {
 	defer unix.Close(fd)
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	for {
-		n, err := unix.Poll(fds, 5000)
+		n, err := unix.Poll(fds, int(killedLimit.Milliseconds()))
 		switch {
 		case err == unix.EINTR:
 			continue
 		case err != nil:
 			return fmt.Errorf("watch the end of process %d: %w", pid, err)
 		case n == 0:
-			return fmt.Errorf("process %d was killed and is still there after 5 s", pid)
+			return fmt.Errorf("process %d was killed and is still there after %v", pid, killedLimit)
 		}
 		return nil
 	}
@@ -335,9 +358,7 @@ func (s *Session) fail(err error) {
 	}
 	s.failMu.Unlock()
 	s.link.fail(err)
-	if killErr := s.cell.Kill(); killErr != nil {
-		s.options.Notify(Notice{Text: "end the cell: " + killErr.Error()})
-	}
+	s.endCell()
 }
 
 func (s *Session) failed() error {

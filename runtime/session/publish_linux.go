@@ -109,7 +109,7 @@ func (s *Session) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
 	id, answer := s.link.newDial()
-	if err := s.link.conn.Send(wire.TypeDial, wire.Dial{ID: id, Port: port}); err != nil {
+	if err := s.link.send(wire.TypeDial, wire.Dial{ID: id, Port: port}); err != nil {
 		s.link.forget(id)
 		return nil, err
 	}

@@ -55,6 +55,9 @@ func (s *Session) Run(ctx context.Context, c Command) (Result, error) {
 	streams, err := s.send(id, c)
 	if err != nil {
 		s.link.forget(id)
+		if s.link.reason() != nil {
+			err = s.lost()
+		}
 		return Result{}, err
 	}
 	result, err := s.await(ctx, id, running, streams, c)
@@ -79,13 +82,13 @@ func (s *Session) send(id uint64, c Command) (*streams, error) {
 	if c.Terminal != nil {
 		msg.TTY = true
 		msg.Rows, msg.Cols = c.Terminal.size()
-		return newTerminalStreams(c.Terminal), s.link.conn.Send(wire.TypeExec, msg)
+		return newTerminalStreams(c.Terminal), s.link.send(wire.TypeExec, msg)
 	}
 	st, inside, err := newPipeStreams(c, s.options.Spec.Identity)
 	if err != nil {
 		return nil, err
 	}
-	err = s.link.conn.Send(wire.TypeExec, msg, inside...)
+	err = s.link.send(wire.TypeExec, msg, inside...)
 	for _, f := range inside {
 		f.Close()
 	}
@@ -119,6 +122,7 @@ func (s *Session) await(ctx context.Context, id uint64, running *call, st *strea
 				return Result{}, err
 			}
 			if err := st.attach(started.terminal); err != nil {
+				s.fail(err) // the command runs, and nobody could talk to it
 				return Result{}, err
 			}
 		}
@@ -204,7 +208,7 @@ func (s *Session) waitExit(ctx context.Context, id uint64, running *call, c Comm
 
 // Signal sends a signal to the process group of a running command.
 func (s *Session) Signal(id uint64, sig syscall.Signal) error {
-	return s.link.conn.Send(wire.TypeSignal, wire.Signal{ID: id, Signal: int(sig)})
+	return s.link.send(wire.TypeSignal, wire.Signal{ID: id, Signal: int(sig)})
 }
 
 // LostError says that the cell ended while a command ran.

@@ -21,6 +21,7 @@ type streams struct {
 	copies   []func() // each runs in a goroutine of its own until its pipe ends
 	stop     *os.File // closing it ends the copy from the caller's stdin
 	wake     *os.File
+	toChild  *os.File // written to by copyIn, which closes it
 	outputs  []*os.File
 	in       sync.WaitGroup
 	out      sync.WaitGroup
@@ -50,6 +51,7 @@ func newPipeStreams(c Command, id enforce.Identity) (_ *streams, inside []*os.Fi
 		return nil, nil, fmt.Errorf("pipe to end standard input: %w", err)
 	}
 	mine = append(mine, st.wake, st.stop)
+	st.toChild = toChild
 	st.copies = append(st.copies, func() { st.copyIn(c.Stdin, toChild) })
 	for _, w := range []io.Writer{c.Stdout, c.Stderr} {
 		fromChild, child, err := os.Pipe()
@@ -132,9 +134,29 @@ func (st *streams) copyOut(to io.Writer, from *os.File) {
 	if to == nil {
 		to = io.Discard
 	}
-	// A caller that cannot be written to (a closed pipe) ends the copy; the command then gets
-	// SIGPIPE, as it would without a wall.
-	io.Copy(to, from)
+	deliver(to, from)
+}
+
+// deliver copies until the end, or until the read deadline has passed and everything that was
+// written by then is handed on. A caller that cannot be written to (a closed pipe) ends the copy;
+// the command then gets SIGPIPE, as it would without a wall.
+func deliver(to io.Writer, from *os.File) {
+	if _, err := io.Copy(to, from); !errors.Is(err, os.ErrDeadlineExceeded) {
+		return
+	}
+	// The time is up because a process that was left behind keeps the pipe open, or because the
+	// caller reads slowly. What the command wrote is in the pipe by now: the caller gets all of it.
+	raw, err := from.SyscallConn()
+	if err != nil {
+		return
+	}
+	waiting := 0
+	err = raw.Control(func(fd uintptr) {
+		waiting, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) // FIONREAD; on an error 0 stays
+	})
+	if err == nil && from.SetReadDeadline(time.Time{}) == nil {
+		io.CopyN(to, from, int64(waiting))
+	}
 }
 
 // finish ends the copies: output is read to its end, or for a bounded time if something that was
@@ -142,6 +164,10 @@ func (st *streams) copyOut(to io.Writer, from *os.File) {
 func (st *streams) finish() {
 	if st.stop != nil {
 		st.stop.Close()
+	}
+	if st.toChild != nil {
+		// A process that was left behind may hold the other end and never read.
+		st.toChild.SetWriteDeadline(time.Now())
 	}
 	for _, f := range st.outputs {
 		f.SetReadDeadline(time.Now().Add(drain))
@@ -175,18 +201,18 @@ func (st *streams) attach(pty *os.File) error {
 		return err
 	}
 	toChild, err := dupFile(pty)
-	if err == nil {
-		err = st.terminal.begin(master)
-	}
 	if err != nil {
 		return errors.Join(err, master.Close())
 	}
-	st.outputs = []*os.File{master}
+	if err := st.terminal.begin(master); err != nil {
+		return errors.Join(err, master.Close(), toChild.Close())
+	}
+	st.outputs, st.toChild = []*os.File{master}, toChild
 	t := st.terminal
 	st.in.Go(func() { st.copyIn(t.In, toChild) })
 	st.out.Go(func() {
 		defer master.Close()
-		io.Copy(t.filter(), master) // EIO when the last process has closed the other side
+		deliver(t.filter(), master) // EIO when the last process has closed the other side
 	})
 	return nil
 }

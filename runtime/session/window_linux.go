@@ -144,22 +144,41 @@ func (g *guard) judge(ctx context.Context, t *guardedTree, rel string, kind enfo
 		return false, nil
 	case info.Kind == workfs.Regular:
 		return false, g.judgeFile(ctx, t, rel)
+	case info.Kind == workfs.Directory:
+		return g.judgeFolder(ctx, t, rel)
 	}
-	// A protected folder was replaced as a whole: the content rules for new names decide.
-	rule, ok := protect.Match(rel, info.Kind == workfs.Directory)
+	return false, fmt.Errorf("a %s stands where a protected path was", info.Kind)
+}
+
+// judgeFolder handles a protected folder that was replaced as a whole. The content rules for new
+// names decide what stays. What stays is copied: a process inside may have opened the folder
+// while its pin was off, and could still make files in it.
+func (g *guard) judgeFolder(ctx context.Context, t *guardedTree, rel string) (gone bool, err error) {
+	rule, ok := protect.Match(rel, true)
 	if !ok {
-		return false, nil
+		return false, fmt.Errorf("%q is no protected folder", rel)
 	}
-	items, err := g.inspector(t).Apply(ctx, []treescan.Protected{{Path: treescan.Path{Rel: rel, Kind: info.Kind}, Rule: rule}})
+	found := []treescan.Protected{{Path: treescan.Path{Rel: rel, Kind: workfs.Directory}, Rule: rule}}
+	items, err := g.inspector(t).Apply(ctx, found)
 	if err = errors.Join(err, g.tell(ctx, t, items)); err != nil {
 		return false, err
 	}
-	return goneOutside(t, rel), nil
+	if goneOutside(t, rel) {
+		return true, nil
+	}
+	side := rel + ".coworker-" + randomName(4)
+	if _, err := t.root.CopyTo(rel, t.root, side, workfs.DefaultBounds); err != nil {
+		return false, errors.Join(err, t.root.RemoveAll(side, workfs.DefaultBounds))
+	}
+	err = t.root.Exchange(side, rel)
+	return false, errors.Join(err, t.root.RemoveAll(side, workfs.DefaultBounds))
 }
 
 // judgeFile compares the bytes with those last accepted. Inert git keys pass; anything else that
 // changed is held, and the last accepted bytes stand again. The host may replace the file at the
 // same moment, so files are exchanged, and what was displaced is judged too: nothing is lost.
+// Accepted bytes move to a new file as well: a process inside may have opened the one that stands
+// there, or mapped it, while its pin was off, and could write to it for ever.
 func (g *guard) judgeFile(ctx context.Context, t *guardedTree, rel string) error {
 	for range maxPasses {
 		current, info, err := t.root.ReadFile(rel, maxPinned)
@@ -172,7 +191,11 @@ func (g *guard) judgeFile(ctx context.Context, t *guardedTree, rel string) error
 		want, reason := accepted(rel, t.pinned[rel], current)
 		if reason == "" {
 			t.pinned[rel] = want
-			return nil
+			swapped, err := g.exchange(t, rel, want, current)
+			if err != nil || swapped {
+				return err
+			}
+			continue
 		}
 		request := held.Request{Root: t.root, Rel: rel, Session: g.session.id, Reason: reason, Rule: "window"}
 		item, err := g.store.HoldVersion(request, info, current)
@@ -183,7 +206,7 @@ func (g *guard) judgeFile(ctx context.Context, t *guardedTree, rel string) error
 			return err
 		}
 		t.pinned[rel] = want
-		if err := g.exchange(t, rel, want, current); err != nil {
+		if swapped, err := g.exchange(t, rel, want, current); err != nil || swapped {
 			return err
 		}
 	}
@@ -207,24 +230,30 @@ func accepted(rel string, last, current []byte) (want []byte, reason string) {
 	return merged, "git configuration that executes was set while a session could write it for a moment"
 }
 
-// exchange puts bytes at a path. If another version than the one that was judged stood there by
-// then, that one is put back to be judged in the next pass.
-func (g *guard) exchange(t *guardedTree, rel string, want, judged []byte) error {
+// exchange puts bytes at a path, in a new file. If another version than the one that was judged
+// stood there by then, that one is put back, to be judged in the next pass.
+func (g *guard) exchange(t *guardedTree, rel string, want, judged []byte) (swapped bool, err error) {
 	side := rel + ".coworker-" + randomName(4)
 	info, err := t.root.Lstat(rel)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	if err := t.root.WriteFileAtomic(side, want, info.Mode.Perm()); err != nil {
-		return err
+		return false, err
 	}
-	err = t.root.Exchange(side, rel)
-	if err == nil {
-		var displaced []byte
-		displaced, _, err = t.root.ReadFile(side, maxPinned)
-		if err == nil && !bytes.Equal(displaced, judged) {
-			err = t.root.Exchange(side, rel)
+	defer func() { err = errors.Join(err, t.root.RemoveAll(side, workfs.DefaultBounds)) }()
+	if err := t.root.Exchange(side, rel); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, nil
 		}
+		return false, err
 	}
-	return errors.Join(err, t.root.RemoveAll(side, workfs.Bounds{Entries: 1, Depth: 1}))
+	displaced, _, err := t.root.ReadFile(side, maxPinned)
+	if err == nil && bytes.Equal(displaced, judged) {
+		return true, nil
+	}
+	return false, errors.Join(err, t.root.Exchange(side, rel))
 }
