@@ -1,5 +1,7 @@
 package enforce
 
+import "path"
+
 // NetMode says how much of the network a session may use.
 type NetMode string
 
@@ -58,6 +60,15 @@ type Spec struct {
 	// Fault names a wall to leave out. It is honoured only by binaries built with the tag
 	// walltest, which exist to show that the battery notices.
 	Fault Wall `json:"fault,omitempty"`
+}
+
+// PrivateHome is the home folder of what runs inside. A backend without mounts cannot put another
+// folder in the place of the real home, so there it is one of the store.
+func (s Spec) PrivateHome(b BackendName) string {
+	if b == Bare {
+		return path.Join(s.HomeStore, "home")
+	}
+	return s.Identity.Home
 }
 
 // File is a small file that coworker makes inside the wall.

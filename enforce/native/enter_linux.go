@@ -2,6 +2,7 @@ package native
 
 import (
 	"errors"
+	"strconv"
 	"syscall"
 	"unsafe"
 
@@ -83,6 +84,27 @@ func readOnlyBind(p string) error {
 	}
 	const flags = unix.MS_REMOUNT | unix.MS_BIND | unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	return unix.Mount("", p, "", flags, "")
+}
+
+// DropPrivileges takes every capability for good from all threads of a process that has no user
+// namespace of its own: what uid 0 executes would get those of the bounding set back. Without
+// CAP_SETPCAP that set stays, and no_new_privs keeps execve(2) from granting anything of it.
+func DropPrivileges() error {
+	if ok, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, unix.CAP_SETPCAP, 0, 0, 0); err != nil || ok == 0 || unix.Geteuid() != 0 {
+		return dropCapabilities()
+	}
+	for c := uintptr(0); c <= 63; c++ {
+		if _, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0); err != nil {
+			break // past the last capability of this kernel
+		}
+		if _, _, e := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0, 0, 0, 0); e != 0 {
+			return stepError("drop from the bounding set", strconv.Itoa(int(c)), e)
+		}
+	}
+	if _, _, e := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_SECUREBITS, lockedSecurebits, 0, 0, 0, 0); e != 0 {
+		return stepError("lock securebits", "", e)
+	}
+	return dropCapabilities()
 }
 
 // dropCapabilities empties the ambient, effective, permitted and inheritable sets of every

@@ -52,7 +52,7 @@ func childFacts() []attempt {
 	return []attempt{
 		{name: "process-starts", wall: enforce.Kernel, want: enforce.Works, run: func(b *battery) result { return b.child.started }},
 		{name: "process-answers", wall: enforce.Kernel, want: enforce.Works, run: func(b *battery) result { return b.child.await() }},
-		{name: "child", wall: enforce.Priv, run: func(b *battery) result { return b.child.privileges() }},
+		{name: "child", wall: enforce.Priv, run: func(b *battery) result { return b.child.privileges(b) }},
 		{name: "child", wall: enforce.Env, run: func(b *battery) result { return b.child.environment(b) }},
 	}
 }
@@ -81,7 +81,7 @@ func (c *child) await() result {
 }
 
 // privileges reads what a program has after exec, where uid 0 would get its capabilities back.
-func (c *child) privileges() result {
+func (c *child) privileges(b *battery) result {
 	if c.pid == 0 {
 		return unclear("no process was started")
 	}
@@ -93,7 +93,7 @@ func (c *child) privileges() result {
 	if err != nil {
 		return unclear(err.Error())
 	}
-	for _, check := range []func(status) error{status.checkCaps, status.checkNoNewPrivs} {
+	for _, check := range []func(status) error{b.noCaps(), status.checkNoNewPrivs} {
 		if err := check(s); err != nil {
 			return leaked(err.Error())
 		}

@@ -23,7 +23,7 @@ func positive(s Setup) []attempt {
 		add("workspace", enforce.FSRead, readWorkspace),
 		file("shell", enforce.FSRead, "/bin/sh", unix.O_RDONLY),
 		file("tmp", enforce.FSWrite, "/tmp", tmpfile),
-		file("home", enforce.FSWrite, s.Spec.Identity.Home, tmpfile),
+		file("home", enforce.FSWrite, s.Spec.PrivateHome(s.Backend), tmpfile),
 		file("dev-null", enforce.FSWrite, "/dev/null", unix.O_WRONLY),
 		file("random", enforce.FSRead, "/dev/urandom", unix.O_RDONLY),
 		file("proc-self", enforce.Proc, "/proc/self/status", unix.O_RDONLY),

@@ -17,9 +17,10 @@ func priv() []attempt {
 	}
 	return []attempt{
 		add("no-new-privs", "", func(b *battery) result { return b.everyThread(status.checkNoNewPrivs) }),
-		add("capabilities", "", func(b *battery) result { return b.everyThread(status.checkCaps) }),
-		add("bounding-set", "", readBoundingSet),
-		add("securebits", enforce.Native, lockedSecurebits), // need CAP_SETPCAP, which bare may not have had
+		add("capabilities", "", func(b *battery) result { return b.everyThread(b.noCaps()) }),
+		// Emptying and locking need CAP_SETPCAP, which bare may not have had.
+		add("bounding-set", enforce.Native, readBoundingSet),
+		add("securebits", enforce.Native, lockedSecurebits),
 		add("dumpable", "", readDumpable),
 		add("setuid-root", "", becomeRoot),
 		add("setgroups", "", changeGroups),

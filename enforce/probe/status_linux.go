@@ -3,8 +3,11 @@ package probe
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+
+	"coworker/enforce"
 )
 
 // status is what /proc/PID/status says about one thread, see proc_pid_status(5).
@@ -68,8 +71,24 @@ func parseStatus(data string) (status, error) {
 }
 
 // checkCaps wants all five sets empty.
-func (s status) checkCaps() error {
-	for _, set := range capSets {
+func (s status) checkCaps() error { return s.wantEmpty(capSets) }
+
+// checkHeldCaps leaves the bounding set aside.
+func (s status) checkHeldCaps() error {
+	return s.wantEmpty(slices.DeleteFunc(slices.Clone(capSets), func(set string) bool { return set == "CapBnd" }))
+}
+
+// noCaps is the check that fits the backend: in bare a person without CAP_SETPCAP cannot empty the
+// bounding set. It is worth nothing under no_new_privs, which has its own attempt.
+func (b *battery) noCaps() func(status) error {
+	if b.Backend == enforce.Bare && os.Getuid() != 0 {
+		return status.checkHeldCaps
+	}
+	return status.checkCaps
+}
+
+func (s status) wantEmpty(sets []string) error {
+	for _, set := range sets {
 		if s.caps[set] != 0 {
 			return fmt.Errorf("thread %d has %s %#x", s.tid, set, s.caps[set])
 		}

@@ -53,7 +53,9 @@
 // connect and bind (up to ABI 8). There the filter also refuses: socket(AF_UNIX) (EAFNOSUPPORT; the session bus or a
 // container engine is one connect away; socketpair stays), UDP (EACCES), listen (EOPNOTSUPP; it binds an unbound
 // socket to a port without Landlock being asked), System V IPC and POSIX message queues (ENOSYS), and prlimit64 on
-// anything but the caller itself (EPERM). BareOffline also refuses INET and INET6 (EAFNOSUPPORT). What neither stops:
+// anything but the caller itself (EPERM). BareOffline also refuses INET and INET6 (EAFNOSUPPORT), and the ways to shorten
+// a file without opening it for writing (EACCES: truncate, and O_TRUNC in open and openat with access mode O_RDONLY or
+// 3), of which Landlock knows nothing below ABI 3. What neither stops:
 // changing the priority and scheduling of host processes of the same uid, whose calls libraries need for their own
 // threads, and reading routes and addresses of the host by NETLINK_ROUTE.
 package seccomp
@@ -77,7 +79,8 @@ const (
 	Native Variant = "native"
 	Debug  Variant = "debug"
 	Bare   Variant = "bare"
-	// BareOffline is Bare without INET and INET6, for kernels whose Landlock cannot limit TCP (below ABI 4).
+	// BareOffline is Bare without INET, INET6 and truncate, for kernels whose Landlock can limit neither TCP (below ABI
+	// 4) nor truncation (below ABI 3).
 	BareOffline Variant = "bare-offline"
 )
 

@@ -131,6 +131,8 @@ func expected(v Variant, arch, name string) Action {
 		return refuse(eACCES)
 	case wantPerm[name], wantTracing[name] && v != Debug:
 		return refuse(ePERM)
+	case name == "truncate" && v == BareOffline:
+		return refuse(eACCES)
 	case name == "listen" && isBare(v):
 		return refuse(eOPNOTSUPP)
 	}
@@ -309,6 +311,15 @@ func argumentRows(v Variant) []call {
 	other := Allow
 	if isBare(v) {
 		other = refuse(ePERM)
+	}
+	blind := Allow // truncation that asks for no write access
+	if v == BareOffline {
+		blind = refuse(eACCES)
+	}
+	for flags, want := range map[uint64]Action{
+		0o1000: blind, 0o1003: blind, 0o1100: blind, 0o1103: blind, 0o1001: Allow, 0o1002: Allow, 0o1101: Allow, 0o1102: Allow, 0o3: Allow,
+	} {
+		rows = append(rows, call{"openat", [6]uint64{0, 0, flags, 0o644}, want}, call{"open", [6]uint64{0, flags, 0o644}, want})
 	}
 	return append(rows, call{"prlimit64", [6]uint64{0, 7}, Allow}, call{"prlimit64", [6]uint64{4711, 7}, other})
 }

@@ -37,6 +37,9 @@ func restrict(b wire.Begin, p *wire.Proved) error {
 	}
 	rules := landlock.Rules{RestrictTCP: b.Backend == enforce.Bare && abi >= tcpABI}
 	visible := native.Visible(b.Spec)
+	if b.Backend == enforce.Bare {
+		visible = native.VisibleBare(b.Spec)
+	}
 	rules.ReadOnly = optional(visible.ReadOnly)
 	rules.ReadWrite = optional(visible.ReadWrite)
 	rules.Devices = optional(visible.Devices)

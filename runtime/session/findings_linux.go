@@ -134,6 +134,9 @@ func (s *Session) Denials() []Denial {
 	if e.PidsMax > 0 {
 		out = append(out, Denial{Wall: enforce.Res, What: fmt.Sprintf("process limit of %d: %d forks refused", s.options.Spec.Limits.Processes, e.PidsMax), Needed: "--pids", Source: "limit"})
 	}
+	if hit := s.disk.limitHit(); hit != nil {
+		out = append(out, Denial{Wall: enforce.Res, What: hit.Error(), Needed: hit.Needed, Source: "limit"})
+	}
 	return out
 }
 

@@ -16,9 +16,6 @@ import (
 // in the store was written from inside earlier sessions, so no link in it is followed.
 func (s *Session) prepareHome() error {
 	spec := s.options.Spec
-	if s.options.Backend.Name() != enforce.Native {
-		return nil
-	}
 	if err := os.MkdirAll(spec.HomeStore, 0o700); err != nil {
 		return fmt.Errorf("make the private home: %w", err)
 	}
@@ -46,6 +43,11 @@ func (s *Session) prepareHome() error {
 	}
 	for _, f := range folders {
 		if err := makeFolders(root, f, spec.Identity); err != nil {
+			return fmt.Errorf("private home %q: %w (`coworker cache reset` makes it anew)", spec.HomeStore, err)
+		}
+	}
+	if s.options.Backend.Name() == enforce.Bare {
+		if err := s.fillHome(root); err != nil {
 			return fmt.Errorf("private home %q: %w (`coworker cache reset` makes it anew)", spec.HomeStore, err)
 		}
 	}

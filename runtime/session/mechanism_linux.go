@@ -28,10 +28,13 @@ func mechanismsOf(b enforce.BackendName, p *wire.Proved, limits []enforce.Limit)
 		add(enforce.Life, enforce.PidNS, enforce.Pdeathsig)
 	} else {
 		add(enforce.FSProtect, enforce.Watch)
-		add(enforce.Life, enforce.Pdeathsig)
+		// No mechanism for life: a child that left its parents outlives the cell, and a supervisor
+		// that was killed cannot end it.
 		if p.LandlockABI >= 4 {
-			add(enforce.NetEgress, enforce.LandlockTCP, enforce.Seccomp)
+			add(enforce.NetEgress, enforce.LandlockTCP)
+			add(enforce.NetLocal, enforce.LandlockTCP)
 		}
+		add(enforce.NetEgress, enforce.Seccomp)
 	}
 	if p.LandlockABI > 0 {
 		add(enforce.FSRead, enforce.Landlock)
@@ -51,7 +54,7 @@ func mechanismsOf(b enforce.BackendName, p *wire.Proved, limits []enforce.Limit)
 			add(enforce.Res, l.Mechanism)
 		}
 	}
-	if seen[enforce.Cgroup] {
+	if seen[enforce.Cgroup] && b == enforce.Native {
 		add(enforce.Life, enforce.Cgroup)
 	}
 	return m

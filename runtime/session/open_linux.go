@@ -37,7 +37,12 @@ type Options struct {
 	// OneCommand says that the session runs one command and is closed: trees are swept once, at the
 	// end, by walking them again instead of by notification.
 	OneCommand bool
-	Shown      []string // absolute paths that a person named although they look secret
+	// Disk is by how many bytes the used space of the file systems that the session writes to may
+	// grow; 0: no bound. A reserve of free space is kept in any case. DiskInterval is the longest
+	// time between two looks; 0: one second.
+	Disk         int64
+	DiskInterval time.Duration
+	Shown        []string // absolute paths that a person named although they look secret
 }
 
 // Session is a cell with proved walls. Its methods may be called from several goroutines.
@@ -49,6 +54,7 @@ type Session struct {
 	link        *cellLink
 	group       *cgroup.Group
 	guard       *guard
+	disk        *diskWatch
 	attestation Attestation
 	attestID    string
 	crash       *crashLog
@@ -152,11 +158,14 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 		return err
 	}
 	s.lap("scan")
-	if scratch != nil {
-		s.options.Spec.Trees = append(s.options.Spec.Trees, *scratch)
-	}
 	if err := s.prepareHome(); err != nil {
 		return err
+	}
+	if err := s.openDisk(); err != nil {
+		return err
+	}
+	if scratch != nil {
+		s.options.Spec.Trees = append(s.options.Spec.Trees, *scratch)
 	}
 	conn, peer, err := wire.Pair("cell-wire")
 	if err != nil {
@@ -238,7 +247,7 @@ func (s *Session) endCell() {
 
 // admit decides on the evidence, stores the attestation and opens the session for commands.
 func (s *Session) admit(ctx context.Context, proved *wire.Proved, probes []enforce.Probe) error {
-	limits := mergeLimits(s.options.Spec.Limits, proved.Limits, s.group.Limits())
+	limits := mergeLimits(s.options.Spec.Limits, proved.Limits, s.group.Limits(), []enforce.Limit{s.disk.limit()})
 	mechanisms := mechanismsOf(s.options.Backend.Name(), proved, limits)
 	verdict := enforce.Assess(enforce.Evidence{Probes: probes, Mechanisms: mechanisms, Limits: limits})
 	digest, err := specDigest(s.options.Spec)
@@ -273,6 +282,8 @@ func (s *Session) admit(ctx context.Context, proved *wire.Proved, probes []enfor
 		return err
 	}
 	s.undo(func() error { s.guard.endWatch(); return nil })
+	s.watchDisk()
+	s.undo(s.disk.close)
 	if err := s.record(ctx, Event{Stage: "start", Status: "ok", Args: []string{s.options.Spec.Workspace}}); err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func (s *Session) Run(ctx context.Context, c Command) (Result, error) {
 	if err != nil {
 		return result, err
 	}
-	return result, s.guard.afterCall(context.WithoutCancel(ctx))
+	return result, errors.Join(s.guard.afterCall(context.WithoutCancel(ctx)), s.disk.afterCall())
 }
 
 // send hands the command to the cell, with one end of each of its pipes.

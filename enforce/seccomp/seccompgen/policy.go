@@ -27,7 +27,9 @@ const (
 
 	renameWhiteout = 4 // leaves a character device behind
 
+	oAccMode = 0o3
 	oCreat   = 0o100
+	oTrunc   = 0o1000
 	oTmpfile = 0o20000000 // __O_TMPFILE without O_DIRECTORY
 
 	seccompNewListener = 1 << 3
@@ -56,7 +58,7 @@ var allowed = []string{
 	"lseek", "lstat", "mkdir", "mkdirat", "newfstatat", "pread64", "preadv", "preadv2", "pwrite64", "pwritev",
 	"pwritev2", "read", "readahead", "readlink", "readlinkat", "readv", "rename", "renameat", "rmdir",
 	"sendfile", "splice", "stat", "statfs", "statx", "symlink", "symlinkat", "sync", "sync_file_range", "syncfs",
-	"tee", "truncate", "umask", "unlink", "unlinkat", "utime", "utimensat", "utimes", "vmsplice", "write", "writev",
+	"tee", "umask", "unlink", "unlinkat", "utime", "utimensat", "utimes", "vmsplice", "write", "writev",
 	"cachestat",
 	"fgetxattr", "flistxattr", "fremovexattr", "fsetxattr", "getxattr", "lgetxattr", "listxattr", "llistxattr",
 	"lremovexattr", "lsetxattr", "removexattr", "setxattr",
@@ -146,7 +148,7 @@ func conditional(v string) map[string]*node {
 	noSetUID := func(mode uint) *node { return without(mode, setUID, eperm) }
 	calls := map[string]*node{
 		"chmod": noSetUID(1), "fchmod": noSetUID(1), "fchmodat": noSetUID(2), "fchmodat2": noSetUID(2),
-		"creat": without(1, setIDBits, eperm), "open": create(1), "openat": create(2),
+		"truncate": leaf(allow), "creat": without(1, setIDBits, eperm), "open": create(1), "openat": create(2),
 		"mknod": device(1), "mknodat": device(2), "renameat2": without(4, renameWhiteout, einval),
 		"clone": without(0, newNamespaces, eperm), "unshare": without(0, newNamespaces|newTime, eperm),
 		"sendto": noFastOpen(3), "sendmsg": noFastOpen(2), "sendmmsg": noFastOpen(3),
@@ -156,6 +158,10 @@ func conditional(v string) map[string]*node {
 	if !ownNamespaces(v) {
 		// prlimit acts on any process of the same uid, and neither a pid namespace nor Landlock is in its way.
 		calls["prlimit64"] = without(0, int32Bits, eperm)
+	}
+	if v == "bare-offline" {
+		calls["truncate"] = leaf(eacces)
+		calls["open"], calls["openat"] = noTruncate(1), noTruncate(2)
 	}
 	return calls
 }
@@ -169,6 +175,15 @@ func create(flags uint) *node {
 	mode := without(flags+1, setIDBits, eperm)
 	const tmp = oCreat | oTmpfile
 	return choose(flags, tmp, mode, when(values(0), leaf(allow)))
+}
+
+// noTruncate refuses O_TRUNC without the right to write: with read access, and with access mode 3, which opens for
+// neither (open(2)). Landlock below ABI 3 sees no attempt to write in them.
+func noTruncate(flags uint) *node {
+	const make, write, readWrite = oCreat | oTmpfile, syscall.O_WRONLY, syscall.O_RDWR
+	return choose(flags, make|oTrunc|oAccMode, without(flags+1, setIDBits, eperm),
+		when([]cube{{oTrunc | oAccMode, oTrunc}, {oTrunc | oAccMode, oTrunc | oAccMode}}, leaf(eacces)),
+		when([]cube{{make | oTrunc, 0}, {make | oTrunc | oAccMode, oTrunc | write}, {make | oTrunc | oAccMode, oTrunc | readWrite}}, leaf(allow)))
 }
 
 // device allows regular files, FIFOs and sockets without set-id bits.
