@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"syscall"
 
 	"coworker/enforce"
@@ -37,7 +38,7 @@ func Available(context.Context) enforce.Availability {
 func Start(s enforce.Spec, binary string, argv []string, stderr, wire *os.File) (*os.Process, error) {
 	attr := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true}
 	if os.Geteuid() == 0 {
-		attr.Credential = &syscall.Credential{Uid: uint32(s.Identity.UID), Gid: uint32(s.Identity.GID), Groups: []uint32{}}
+		attr.Credential = &syscall.Credential{Uid: uint32(s.Identity.UID), Gid: uint32(s.Identity.GID), Groups: []uint32{}, NoSetGroups: setgroupsDenied()}
 	}
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -51,4 +52,11 @@ func Start(s enforce.Spec, binary string, argv []string, stderr, wire *os.File) 
 		return nil, fmt.Errorf("start the cell: %w", err)
 	}
 	return p, nil
+}
+
+// setgroupsDenied reports whether this user namespace does not allow setgroups(2), as where an
+// unprivileged user made it (user_namespaces(7)); then there are no groups to drop either.
+func setgroupsDenied() bool {
+	data, err := os.ReadFile("/proc/self/setgroups")
+	return err == nil && strings.TrimSpace(string(data)) == "deny"
 }

@@ -193,7 +193,7 @@ func (d dir) setMemory(bytes int64) error {
 }
 
 func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
 		return nil
 	}
 	return err
@@ -407,11 +407,15 @@ func (d dir) remove(all []dir) error {
 // kill ends every process of the group: cgroup.kill since Linux 5.14, one by one before.
 func (d dir) kill() error {
 	if d.unified {
-		if err := d.write("cgroup.kill", "1"); err == nil || !errors.Is(err, fs.ErrNotExist) {
-			return err
+		err := d.write("cgroup.kill", "1")
+		if !errors.Is(err, fs.ErrNotExist) {
+			return ignoreMissing(err)
 		}
 	}
 	data, err := os.ReadFile(filepath.Join(d.path, "cgroup.procs"))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+		return nil // removed meanwhile, so it is empty
+	}
 	if err != nil {
 		return err
 	}

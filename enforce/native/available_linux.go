@@ -19,7 +19,17 @@ func Available(ctx context.Context) enforce.Availability {
 	a := enforce.Availability{Backend: enforce.Native}
 	err := tryNamespaces(ctx)
 	if err == nil {
-		a.OK = true
+		table, readErr := os.ReadFile("/proc/self/mountinfo")
+		covered := coveredProc(string(table))
+		if readErr == nil && covered == "" {
+			a.OK = true
+			return a
+		}
+		a.Cause = fmt.Sprintf("%s is covered here (inside a container or another sandbox), and then the kernel lets nobody in a user namespace mount a new /proc", covered)
+		if readErr != nil {
+			a.Cause = "no /proc: " + readErr.Error()
+		}
+		a.Remedy = "run coworker outside of it; `--level partial` uses Landlock and seccomp alone"
 		return a
 	}
 	a.Cause, a.Remedy = explain(err, readSetting)
@@ -38,6 +48,39 @@ func tryNamespaces(ctx context.Context) error {
 		Pdeathsig:   syscall.SIGKILL,
 	}
 	return cmd.Run()
+}
+
+// emptyProcFolders are folders that procfs makes for other file systems. A mount there hides nothing
+// (proc_create_mount_point and register_sysctl_mount_point in the kernel).
+var emptyProcFolders = map[string]bool{
+	"sys/fs/binfmt_misc": true, "fs/nfsd": true, "fs/nfs": true, "xen": true, "openprom": true, "bus/usb": true,
+}
+
+// coveredProc returns a mount point that hides part of proc, if no proc in this mount table is
+// whole. With one that is, a user namespace may mount another (mnt_already_visible in the kernel's
+// fs/namespace.c).
+func coveredProc(mountInfo string) string {
+	entries, err := parseMountInfo(mountInfo)
+	if err != nil {
+		return "/proc"
+	}
+	covered := "/proc"
+	for _, proc := range entries {
+		if proc.fstype != "proc" || proc.root != "/" {
+			continue
+		}
+		over := ""
+		for _, e := range entries {
+			if rel, below := strings.CutPrefix(e.point, proc.point+"/"); e.parent == proc.id && below && !emptyProcFolders[rel] {
+				over = e.point
+			}
+		}
+		if over == "" {
+			return ""
+		}
+		covered = over
+	}
+	return covered
 }
 
 func readSetting(name string) string {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -204,7 +205,9 @@ func mountID(fd int) (uint64, error) {
 // mountEntry is one line of mountinfo (proc_pid_mountinfo(5)).
 type mountEntry struct {
 	id, parent uint64
+	root       string // the folder of the file system that is mounted
 	point      string
+	fstype     string
 	options    []string
 }
 
@@ -264,7 +267,12 @@ func parseMountInfo(text string) ([]mountEntry, error) {
 		if err := errors.Join(err1, err2); err != nil {
 			return nil, fmt.Errorf("mountinfo line %q: %w", line, err)
 		}
-		entries = append(entries, mountEntry{id: id, parent: parent, point: unescape(fields[4]), options: strings.Split(fields[5], ",")})
+		e := mountEntry{id: id, parent: parent, root: unescape(fields[3]), point: unescape(fields[4]), options: strings.Split(fields[5], ",")}
+		// Optional fields end with a hyphen, which the type of the file system follows.
+		if i := slices.Index(fields, "-"); i >= 6 && i+1 < len(fields) {
+			e.fstype = fields[i+1]
+		}
+		entries = append(entries, e)
 	}
 	return entries, nil
 }

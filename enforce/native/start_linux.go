@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -43,7 +44,7 @@ func Start(s enforce.Spec, binary string, argv []string, stderr *os.File, files 
 		// The owner's ids, and no supplementary groups: root's own (or docker's) would stay
 		// effective inside. Without root they cannot be dropped, and the report says so.
 		attr.GidMappingsEnableSetgroups = true
-		attr.Credential = &syscall.Credential{Uid: uint32(s.Identity.UID), Gid: uint32(s.Identity.GID), Groups: []uint32{}}
+		attr.Credential = &syscall.Credential{Uid: uint32(s.Identity.UID), Gid: uint32(s.Identity.GID), Groups: []uint32{}, NoSetGroups: setgroupsDenied()}
 	}
 	if enforcetest.Off(s, enforce.NetEgress) || enforcetest.Off(s, enforce.NetLocal) {
 		attr.Cloneflags &^= syscall.CLONE_NEWNET
@@ -209,4 +210,11 @@ func capset(effective, permitted, inheritable uint64) error {
 		{Effective: uint32(effective >> 32), Permitted: uint32(permitted >> 32), Inheritable: uint32(inheritable >> 32)},
 	}
 	return unix.Capset(&header, &data[0])
+}
+
+// setgroupsDenied reports whether this user namespace does not allow setgroups(2), as where an
+// unprivileged user made it (user_namespaces(7)); then there are no groups to drop either.
+func setgroupsDenied() bool {
+	data, err := os.ReadFile("/proc/self/setgroups")
+	return err == nil && strings.TrimSpace(string(data)) == "deny"
 }

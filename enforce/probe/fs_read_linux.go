@@ -154,7 +154,8 @@ func statStateFile(b *battery) result {
 		return unclear("the setup names no target")
 	}
 	var st unix.Stat_t
-	return judge(unix.Lstat(b.Targets.StateFile, &st), errnos{unix.ENOENT}, errnos{unix.EACCES}).at(b.Targets.StateFile)
+	// EACCES: the folder above is masked, as where a person named their whole home as workspace.
+	return judge(unix.Lstat(b.Targets.StateFile, &st), errnos{unix.ENOENT, unix.EACCES}, nil).at(b.Targets.StateFile)
 }
 
 // leftoverProc looks for what the set-up of a root may leave behind: the old root after

@@ -30,15 +30,6 @@ type features struct {
 
 const probePath = "/usr/local/bin/guestprobe"
 
-// needsEmulator is the only way out of the matrix: whoever runs it without the
-// emulator or a kernel gets a failure that says what to install.
-func needsEmulator(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("-short: the kernel matrix boots virtual machines")
-	}
-}
-
 func standardFiles(t *testing.T) []File {
 	t.Helper()
 	probe := filepath.Join(t.TempDir(), "guestprobe")
@@ -53,7 +44,7 @@ func standardFiles(t *testing.T) []File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.Concat(box, programs, []File{{Path: probePath, Mode: 0o755, Source: probe}})
+	return slices.Concat(box, programs, productFiles(t), []File{{Path: probePath, Mode: 0o755, Source: probe}})
 }
 
 func boot(t *testing.T, k Kernel, g Guest) map[string]Result {
@@ -80,14 +71,17 @@ func shell(name, user, script string) Case {
 }
 
 func TestMatrix(t *testing.T) {
-	needsEmulator(t)
 	files := standardFiles(t)
+	rows, err := Levels()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, k := range Kernels() {
 		t.Run(k.Name, func(t *testing.T) {
 			got := boot(t, k, Guest{
 				Files:   files,
 				Modules: []string{"overlay", "nf_tables", "veth"},
-				Cases: []Case{
+				Cases: slices.Concat([]Case{
 					{Name: "probe root", User: guest.Root, Argv: []string{probePath}},
 					{Name: "probe worker", User: guest.Worker, Argv: []string{probePath}, Delegate: true},
 					shell("userns off", guest.Root, "echo 0 >/proc/sys/user/max_user_namespaces"),
@@ -99,10 +93,11 @@ func TestMatrix(t *testing.T) {
 						echo hello >file; git add file; git commit -qm first; git log --format=%s; echo "${BASH_VERSINFO[0]}"`}},
 					shell("loopback", guest.Root, "ping -c1 -W2 127.0.0.1"),
 					shell("modules", guest.Root, "cut -d' ' -f1 /proc/modules"),
-				},
+				}, productCases(k, rows)),
 			})
 			checkProbes(t, k, got)
 			checkSystem(t, got)
+			checkProduct(t, k, rows, got)
 		})
 	}
 }
@@ -184,7 +179,6 @@ func checkSystem(t *testing.T, got map[string]Result) {
 
 // TestCases holds what a result says about commands that do not end well.
 func TestCases(t *testing.T) {
-	needsEmulator(t)
 	box, err := BusyBox(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -239,7 +233,6 @@ func TestCases(t *testing.T) {
 // TestBrokenGuests shows that each kind of failure is told apart, with the
 // console attached.
 func TestBrokenGuests(t *testing.T) {
-	needsEmulator(t)
 	image, err := Ensure(t.Context(), Kernels()[1])
 	if err != nil {
 		t.Fatal(err)

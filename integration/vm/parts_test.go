@@ -59,7 +59,6 @@ func TestLoadImage(t *testing.T) {
 
 // TestNoKernel: what cannot be had is an error that names the attempts.
 func TestNoKernel(t *testing.T) {
-	needsEmulator(t)
 	t.Setenv(CacheVar, t.TempDir())
 	for want, k := range map[string]Kernel{
 		"no-such-suite": {Name: "1.0", Suites: []string{"no-such-suite"}, Package: cloudImage},
@@ -86,7 +85,6 @@ func TestMissingTool(t *testing.T) {
 }
 
 func TestModuleOrder(t *testing.T) {
-	needsEmulator(t)
 	for _, k := range Kernels() {
 		image, err := Ensure(t.Context(), k)
 		if err != nil {

@@ -4,9 +4,17 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
 
 	"coworker/enforce"
+	"coworker/enforce/probe"
+	"coworker/runtime/treescan"
 )
 
 // Attestation is what was proved before a session's first command: stored once, named by its
@@ -27,6 +35,35 @@ type Attestation struct {
 	SpecDigest string                             `json:"spec_sha256"`
 	Notes      []string                           `json:"notes,omitempty"`
 }
+
+// plain takes out of the details what differs between two sessions with the same walls: the
+// canaries. An attestation then has the same bytes, and is stored once.
+func plain(probes []enforce.Probe, t probe.Targets) []enforce.Probe {
+	var names []string
+	add := func(what, name string) {
+		if len(what) > 1 { // an empty one would match everywhere
+			names = append(names, what, name)
+		}
+	}
+	add(t.StateFile, "CANARY")
+	add(t.PathSocket, "SOCKET")
+	add(path.Dir(t.StateFile), "STATE")
+	add(t.AbstractSocket, "ABSTRACT")
+	add(t.EnvName, "VARIABLE")
+	add(t.Secret, "SECRET")
+	add(t.Scratch, "SCRATCH")
+	add(path.Dir(t.Scratch), "SCRATCH")
+	replace := strings.NewReplacer(names...)
+	out := slices.Clone(probes)
+	for i := range out {
+		out[i].Detail = number.ReplaceAllString(replace.Replace(out[i].Detail), "N")
+	}
+	return out
+}
+
+// number matches process ids, ports, inode and namespace numbers. Short numbers (signals, modes,
+// counts of a fixed battery) stay.
+var number = regexp.MustCompile(`\b[0-9]{3,}\b`)
 
 func specDigest(s enforce.Spec) (string, error) {
 	data, err := json.Marshal(s)
@@ -66,4 +103,29 @@ func (e *RefusedError) Hint() string {
 		return e.Remedy
 	}
 	return "run `coworker sandbox status` to see what this machine can have, and what is missing"
+}
+
+// ScanError is a tree that could not be looked at whole. Nothing was started.
+type ScanError struct {
+	Tree string
+	Err  error
+}
+
+func (e *ScanError) Error() string { return fmt.Sprintf("scan of %q: %v", e.Tree, e.Err) }
+
+// Unwrap gives the cause.
+func (e *ScanError) Unwrap() error { return e.Err }
+
+// ExitCode is that of a configuration error: another folder or another limit is the remedy.
+func (e *ScanError) ExitCode() int { return 123 }
+
+// Hint is the next step for a person.
+func (e *ScanError) Hint() string {
+	switch {
+	case errors.Is(e.Err, treescan.ErrLimit):
+		return "name the folder under [scan] exclude in the settings; it is then not visible inside"
+	case errors.Is(e.Err, fs.ErrPermission):
+		return "the folder must be readable for the user that the session runs as"
+	}
+	return "check that the folder stays in place while the session starts"
 }

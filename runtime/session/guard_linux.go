@@ -43,13 +43,16 @@ func (s *Session) scanTrees(ctx context.Context) (err error) {
 	if g.store, err = held.Open(s.options.StateDir); err != nil {
 		return fmt.Errorf("open the folder of held files: %w", err)
 	}
+	if err := expand(&s.options.Spec); err != nil {
+		return err
+	}
 	for i, t := range s.options.Spec.Trees {
 		cfg := s.options.Scan
 		cfg.NoMarks = cfg.NoMarks || s.options.OneCommand
 		cfg.Exclude = belowTree(t.Path, s.options.Exclude)
 		tree, err := guardTree(ctx, t, cfg, namedPaths{s.options.Lifted, s.options.Shown})
 		if err != nil {
-			return err
+			return &ScanError{Tree: t.Path, Err: err}
 		}
 		g.trees = append(g.trees, tree)
 		s.options.Spec.Trees[i] = tree.tree

@@ -16,7 +16,7 @@ import (
 // in the store was written from inside earlier sessions, so no link in it is followed.
 func (s *Session) prepareHome() error {
 	spec := s.options.Spec
-	if err := os.MkdirAll(spec.HomeStore, 0o700); err != nil {
+	if err := makeStore(spec.HomeStore, spec.Identity); err != nil {
 		return fmt.Errorf("make the private home: %w", err)
 	}
 	root, err := workfs.OpenRoot(spec.HomeStore)
@@ -51,7 +51,7 @@ func (s *Session) prepareHome() error {
 			return fmt.Errorf("private home %q: %w (`coworker cache reset` makes it anew)", spec.HomeStore, err)
 		}
 	}
-	return giveTo(spec.HomeStore, spec.Identity)
+	return nil
 }
 
 // persistent reports whether a path below the home lies in a folder that persists.
@@ -88,12 +88,30 @@ func makeFolders(root *workfs.Root, rel string, id enforce.Identity) error {
 	return err
 }
 
-func giveTo(dir string, id enforce.Identity) error {
+// sharedStore is where private homes lie that root keeps for other users. Each user's folder
+// below belongs to that user, because the keeper walks through it with that user's ids.
+const sharedStore = "/var/cache/coworker"
+
+// makeStore makes the folder of a private home. Below sharedStore the owner can change what is
+// there, so root follows no link on the way.
+func makeStore(store string, id enforce.Identity) error {
 	if os.Geteuid() != 0 || id.UID == 0 {
-		return nil
+		return os.MkdirAll(store, 0o700)
 	}
-	if err := os.Lchown(dir, id.UID, id.GID); err != nil {
-		return fmt.Errorf("give the private home to its owner: %w", err)
+	rel, ok := relativeTo(sharedStore, store)
+	if !ok {
+		return fmt.Errorf("%q is not below %s, where the homes of other users lie", store, sharedStore)
 	}
-	return nil
+	if err := os.MkdirAll(sharedStore, 0o755); err != nil {
+		return err
+	}
+	root, err := workfs.OpenRoot(sharedStore)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := root.Chmod(".", 0o755); err != nil { // umask, or an older version
+		return err
+	}
+	return makeFolders(root, rel, id)
 }

@@ -32,8 +32,9 @@ type cellLink struct {
 
 // call is one command that runs inside.
 type call struct {
-	started chan startResult // gets one value
-	exited  chan wire.Exited // gets one value after a start that worked; closed if the link ends
+	started  chan startResult // gets one value
+	exited   chan wire.Exited // gets one value after a start that worked
+	answered bool             // started has got it; only the dispatcher uses this
 }
 
 type startResult struct {
@@ -74,7 +75,7 @@ func (l *cellLink) fail(err error) {
 	if l.err != nil {
 		return
 	}
-	if errors.Is(err, io.EOF) || errors.Is(err, os.ErrClosed) {
+	if errors.Is(err, io.EOF) || errors.Is(err, os.ErrClosed) || errors.Is(err, unix.ECONNRESET) {
 		err = errCellGone
 	}
 	l.err = err
@@ -154,13 +155,14 @@ func (l *cellLink) dispatchCall(frame *wire.Frame) error {
 }
 
 func (c *call) deliver(frame *wire.Frame, failed *wire.ExecFailed, exited wire.Exited) error {
+	if c.answered != (frame.Type == wire.TypeExited) {
+		frame.Close()
+		return fmt.Errorf("%w: %s out of order", wire.ErrProtocol, frame.Type)
+	}
+	c.answered = true
 	if frame.Type == wire.TypeExited {
-		select {
-		case c.exited <- exited:
-			return nil
-		default:
-			return fmt.Errorf("%w: second %s for one call", wire.ErrProtocol, frame.Type)
-		}
+		c.exited <- exited // has room: the call is forgotten now
+		return nil
 	}
 	result := startResult{}
 	if frame.Type == wire.TypeExecFailed {
@@ -168,13 +170,8 @@ func (c *call) deliver(frame *wire.Frame, failed *wire.ExecFailed, exited wire.E
 	} else if len(frame.Files) == 1 {
 		result.terminal = frame.Files[0]
 	}
-	select {
-	case c.started <- result:
-		return nil
-	default:
-		frame.Close()
-		return fmt.Errorf("%w: second answer to one %s", wire.ErrProtocol, wire.TypeExec)
-	}
+	c.started <- result // has room: answered lets one pass
+	return nil
 }
 
 func (l *cellLink) dispatchDial(frame *wire.Frame) error {

@@ -85,11 +85,18 @@ func Open(ctx context.Context, o Options) (*Session, error) {
 // refusal makes the error of a session that did not start, and its row.
 func (s *Session) refusal(ctx context.Context, err error) error {
 	var refused *RefusedError
+	var scan *ScanError
+	if errors.As(err, &scan) {
+		return err // no wall is in question: the folder is
+	}
 	if !errors.As(err, &refused) {
 		refused = &RefusedError{Wanted: s.options.MinLevel, Cause: err}
 		if av := s.options.Backend.Available(ctx); !av.OK {
 			refused.Cause = fmt.Errorf("%s: %w", av.Cause, err)
 			refused.Remedy = av.Remedy
+		}
+		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+			refused.Remedy = fmt.Sprintf("make room on the file system of %q or %q", s.options.StateDir, s.options.Spec.HomeStore)
 		}
 		if text := s.crash.text(); text != "" {
 			refused.Cause = fmt.Errorf("%w (%s)", refused.Cause, text)
@@ -137,7 +144,7 @@ func (s *Session) open(ctx context.Context) (err error) {
 	}
 	s.lap("outside")
 	defer s.lap("admit")
-	return s.admit(ctx, proved, probes)
+	return s.admit(ctx, proved, plain(probes, canaries.targets))
 }
 
 // lap notes how long a phase of the start took; an empty name starts the clock.
@@ -162,6 +169,11 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 		return err
 	}
 	if err := s.openDisk(); err != nil {
+		return err
+	}
+	// Of what was asked for, not of the scratch repository, whose name differs each time.
+	var err error
+	if s.attestation.SpecDigest, err = specDigest(s.options.Spec); err != nil {
 		return err
 	}
 	if scratch != nil {
@@ -250,14 +262,10 @@ func (s *Session) admit(ctx context.Context, proved *wire.Proved, probes []enfor
 	limits := mergeLimits(s.options.Spec.Limits, proved.Limits, s.group.Limits(), []enforce.Limit{s.disk.limit()})
 	mechanisms := mechanismsOf(s.options.Backend.Name(), proved, limits)
 	verdict := enforce.Assess(enforce.Evidence{Probes: probes, Mechanisms: mechanisms, Limits: limits})
-	digest, err := specDigest(s.options.Spec)
-	if err != nil {
-		return err
-	}
 	s.attestation = Attestation{
 		Version: 1, Backend: s.options.Backend.Name(), Level: verdict.Level, Walls: verdict.Walls, Missing: verdict.Missing,
 		Probes: probes, Limits: limits, Landlock: proved.LandlockABI, Rights: proved.Rights,
-		Kernel: kernelRelease(), Cell: CellDigest, SpecDigest: digest, Notes: s.cell.Notes,
+		Kernel: kernelRelease(), Cell: CellDigest, SpecDigest: s.attestation.SpecDigest, Notes: s.cell.Notes,
 	}
 	document, err := json.Marshal(s.attestation)
 	if err != nil {

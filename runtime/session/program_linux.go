@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -24,6 +25,9 @@ const maxProgram = 64 << 20
 // pattern is runc's answer to CVE-2019-5736.) The caller closes it.
 func OpenProgram() (*os.File, error) {
 	self, err := os.Executable()
+	if errors.Is(err, fs.ErrNotExist) { // the link /proc/self/exe
+		return nil, &RefusedError{Cause: errors.New("/proc is not mounted"), Remedy: "as root: mount -t proc proc /proc"}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("find this executable: %w", err)
 	}

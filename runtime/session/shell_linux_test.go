@@ -62,7 +62,7 @@ var shellCases = []struct {
 	stale                bool
 }{
 	{"cd and export", "cd /usr; export X=1", "", 0, "/usr", "1", false},
-	{"not exported", "cd /usr; X=1", "", 0, "/usr", "old", false},
+	{"not exported", "cd /usr; unset X; X=1", "", 0, "/usr", "<unset>", false},
 	{"unset", "unset X", "", 0, "/", "<unset>", false},
 	{"status", "export X=1; false", "", 1, "/", "1", false},
 	{"exit", "export X=1; cd /usr; exit 42", "", 42, "/usr", "1", false},

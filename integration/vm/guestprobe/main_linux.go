@@ -1,6 +1,7 @@
 // Guestprobe prints, as one JSON object, which features of the running kernel
 // the walls can build on. The kernel matrix runs it in every guest to check that
-// a kernel is the one it is meant to be. It is no part of the product, which
+// a kernel is the one it is meant to be. With a name and a value it makes one
+// attempt of the product's cases instead. It is no part of the product, which
 // does its own probing.
 package main
 
@@ -38,6 +39,13 @@ const (
 )
 
 func main() {
+	if len(os.Args) == 3 {
+		if err := attempt(os.Args[1], os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if len(os.Args) == 2 {
 		if err := inNamespace(os.Args[1]); err != nil {
 			fmt.Print(err)
@@ -66,6 +74,18 @@ func main() {
 		fmt.Fprintln(os.Stderr, "guestprobe:", err)
 		os.Exit(1)
 	}
+}
+
+// attempt makes one attempt of the product's cases, or holds the socket that one of them connects to.
+func attempt(name, arg string) error {
+	if name == "listen" {
+		return listenAbstract(arg)
+	}
+	try, ok := attempts[name]
+	if !ok {
+		return fmt.Errorf("no attempt %q", name)
+	}
+	return try(arg)
 }
 
 // landlockABI asks for the version, landlock_create_ruleset(2).
