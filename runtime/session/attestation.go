@@ -56,14 +56,14 @@ func plain(probes []enforce.Probe, t probe.Targets) []enforce.Probe {
 	replace := strings.NewReplacer(names...)
 	out := slices.Clone(probes)
 	for i := range out {
-		out[i].Detail = number.ReplaceAllString(replace.Replace(out[i].Detail), "N")
+		out[i].Detail = number.ReplaceAllString(replace.Replace(out[i].Detail), "N$1")
 	}
 	return out
 }
 
-// number matches process ids, ports, inode and namespace numbers. Short numbers (signals, modes,
-// counts of a fixed battery) stay.
-var number = regexp.MustCompile(`\b[0-9]{3,}\b`)
+// number matches process ids, ports, inode and namespace numbers, and how many threads the Go
+// runtime had. Other short numbers (signals, counts of a fixed battery) stay.
+var number = regexp.MustCompile(`\b[0-9]{3,}\b|\b[0-9]+( threads)`)
 
 func specDigest(s enforce.Spec) (string, error) {
 	data, err := json.Marshal(s)

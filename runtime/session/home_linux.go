@@ -113,5 +113,13 @@ func makeStore(store string, id enforce.Identity) error {
 	if err := root.Chmod(".", 0o755); err != nil { // umask, or an older version
 		return err
 	}
-	return makeFolders(root, rel, id)
+	if err := makeFolders(root, rel, id); err != nil {
+		return err
+	}
+	for at := rel; at != "."; at = path.Dir(at) { // folders that root made for itself before
+		if err := root.Chown(at, id.UID, id.GID); err != nil {
+			return err
+		}
+	}
+	return nil
 }

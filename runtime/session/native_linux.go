@@ -114,8 +114,12 @@ func (k *keeperLink) launch(ctx context.Context, l enforce.Launch) (*enforce.Cel
 	go func() { joined <- l.Join(k.process.Pid) }()
 	var prepared wire.KeeperPrepared
 	askErr := k.ask(wire.TypeKeeperSetup, wire.KeeperSetup{Spec: l.Spec}, wire.TypeKeeperPrepared, &prepared)
-	if err := errors.Join(askErr, <-joined); err != nil {
-		return nil, err
+	joinErr := <-joined
+	if askErr != nil {
+		return nil, askErr // a keeper that is gone cannot be moved either
+	}
+	if joinErr != nil {
+		return nil, joinErr
 	}
 	// Opened after the pivot: the kernel notes the root of the process at open time, and shows
 	// mount points relative to it.

@@ -256,6 +256,8 @@ func clash(r rule, own, lexical string, absent bool) error {
 		return nil
 	case within(r.path, own):
 		return refuse(r.origin, "", "%q is coworker's own folder, which no session sees", r.path)
+	case absent && r.path == "/" && within(own, "/etc"):
+		return nil // a tree for the whole root does not replace /etc
 	case absent && within(own, r.path):
 		return refuse(r.origin, "run coworker sandbox setup, which makes it",
 			"coworker's own folder %q in %q does not exist yet, so it cannot be hidden: a session could make it, or see what is made later", own, r.path)
