@@ -47,7 +47,13 @@ func tryNamespaces(ctx context.Context) error {
 		AmbientCaps: keeperCapabilities,
 		Pdeathsig:   syscall.SIGKILL,
 	}
-	return cmd.Run()
+	forkMu.Lock()
+	err := cmd.Start()
+	forkMu.Unlock()
+	if err != nil {
+		return err
+	}
+	return cmd.Wait()
 }
 
 // emptyProcFolders are folders that procfs makes for other file systems. A mount there hides nothing

@@ -48,15 +48,15 @@ func Build(s enforce.Spec) (*Root, error) {
 	if err := b.prepare(); err != nil {
 		return nil, err
 	}
-	steps := plan(s)
-	if b.off(enforce.FSRead) {
-		steps = append(steps, step{op: opBind, source: "/", target: "/host", readOnly: true})
-	}
-	sources, err := b.openSources(steps)
+	sources, err := b.openSources(plan(s))
 	if err != nil {
 		return nil, err
 	}
 	defer closeSources(sources)
+	host, err := b.cloneHost()
+	if err != nil {
+		return nil, err
+	}
 	if err := b.mountBase(); err != nil {
 		return nil, err
 	}
@@ -64,6 +64,9 @@ func Build(s enforce.Spec) (*Root, error) {
 		if err := b.run(&sources[i]); err != nil {
 			return nil, err
 		}
+	}
+	if err := b.showHost(host); err != nil {
+		return nil, err
 	}
 	if err := unix.Unmount(base+private, unix.MNT_DETACH); err != nil {
 		return nil, stepError("detach", private, err)
@@ -75,6 +78,29 @@ func Build(s enforce.Spec) (*Root, error) {
 		return nil, err
 	}
 	return &Root{b: b, Notes: b.notes}, nil
+}
+
+// cloneHost is for test builds that leave out the wall of reads: the host's root, without the new one.
+func (b *builder) cloneHost() (int, error) {
+	if !b.off(enforce.FSRead) {
+		return -1, nil
+	}
+	fd, err := unix.OpenTree(unix.AT_FDCWD, "/", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	return fd, stepError("clone", "/", err)
+}
+
+// showHost attaches what cloneHost made, and closes it.
+func (b *builder) showHost(host int) error {
+	if !b.off(enforce.FSRead) {
+		return nil
+	}
+	defer unix.Close(host)
+	target, err := b.mountPoint("/host", false)
+	if err != nil {
+		return stepError("make mount point", "/host", err)
+	}
+	defer unix.Close(target)
+	return stepError("move", "/host", unix.MoveMount(host, "", target, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH))
 }
 
 // prepare cuts mount propagation, so that nothing done here reaches the host, and keeps

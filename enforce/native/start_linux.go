@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -54,6 +55,8 @@ func Start(s enforce.Spec, binary string, argv []string, stderr *os.File, files 
 		return nil, fmt.Errorf("open %s: %w", os.DevNull, err)
 	}
 	defer null.Close()
+	forkMu.Lock()
+	defer forkMu.Unlock()
 	p, err := os.StartProcess(binary, argv, &os.ProcAttr{
 		Dir:   "/",
 		Env:   []string{},
@@ -65,6 +68,11 @@ func Start(s enforce.Spec, binary string, argv []string, stderr *os.File, files 
 	}
 	return p, nil
 }
+
+// forkMu keeps two forks with id maps apart. Package syscall writes the maps of a child through
+// descriptors of /proc/PID without close-on-exec (writeIDMappings), and lets several goroutines fork
+// at once: another child would inherit them, and its cell would find them open.
+var forkMu sync.Mutex
 
 // SetUp prepares the keeper's process and its namespaces before Build.
 func SetUp(s enforce.Spec) error {

@@ -34,6 +34,7 @@ func fsWrite(s Setup) []attempt {
 			run: func(b *battery) result {
 				return b.open(path.Dir(b.Targets.StateFile), tmpfile, append(b.hidden(), b.unwritable()...))
 			}},
+		{name: "state-metadata", wall: enforce.FSWrite, run: writeStateMetadata},
 		{name: "truncate", wall: enforce.FSWrite, run: truncateStateFile},
 		// core_pattern and modprobe name programs that the host's kernel starts as root.
 		kernel("core-pattern", "/proc/sys/kernel/core_pattern"),
@@ -56,6 +57,17 @@ func fsWrite(s Setup) []attempt {
 		all = append(all, attempt{name: "read-only-trees", wall: enforce.FSWrite, run: writeReadOnlyTrees})
 	}
 	return all
+}
+
+// writeStateMetadata is writeSystemMetadata on a file that the cell's own user owns, where nothing
+// but a wall is in the way.
+func writeStateMetadata(b *battery) result {
+	file := b.Targets.StateFile
+	if file == "" {
+		return unclear("the setup names no target")
+	}
+	stops := append(b.hidden(), b.unwritable()...)
+	return judge(unix.Removexattr(file, "user.coworker.absent"), stops, errnos{unix.ENODATA, unix.EOPNOTSUPP}).at(file)
 }
 
 // truncateStateFile cuts a file to the length it has, which changes nothing: the one way to write

@@ -32,6 +32,9 @@ type Expectation struct {
 // Refused is the level of a row where no session may start.
 const Refused = "refused"
 
+// exitRefused is the product's exit status for walls that are not proved.
+const exitRefused = 120
+
 // A Report is the part of `coworker sandbox verify --json` that the table is
 // about.
 type Report struct {
@@ -123,8 +126,8 @@ func ParseReport(data []byte) (Report, error) {
 // for refusals only: it also says whether the level is the wanted one.
 func Check(want Expectation, got Result) []string {
 	if want.Level == Refused {
-		if got.Exit <= 0 {
-			return []string{"not refused: " + got.String()}
+		if got.Exit != exitRefused || len(got.Stderr) == 0 {
+			return []string{"not refused with a cause: " + got.String()}
 		}
 		return nil
 	}

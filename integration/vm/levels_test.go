@@ -79,7 +79,9 @@ func TestCheck(t *testing.T) {
 		got  Result
 		ok   bool
 	}{
-		{"refused", refused, Result{Exit: 120}, true},
+		{"refused", refused, Result{Exit: 120, Stderr: []byte("error: x")}, true},
+		{"refused without a word", refused, Result{Exit: 120}, false},
+		{"broke instead of refusing", refused, Result{Exit: 125, Stderr: []byte("error: x")}, false},
 		{"should refuse", refused, Result{Exit: 0}, false},
 		{"died instead of refusing", refused, Result{Exit: -1, Signal: "SIGSEGV"}, false},
 		{"agrees", enforced, Result{Stdout: []byte(`{"level":"enforced","walls":{"life":{}}}`)}, true},

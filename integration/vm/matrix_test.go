@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"coworker/enforce"
 	"coworker/integration/vm/guest"
 )
 
@@ -177,6 +179,20 @@ func checkSystem(t *testing.T, got map[string]Result) {
 	}
 }
 
+// withoutLandlock returns the rows of a kernel that has Landlock and was booted without it.
+func withoutLandlock(t *testing.T) (native, bare Expectation) {
+	t.Helper()
+	native, err := Expected("6.1", guest.Root, enforce.Native)
+	if err != nil {
+		t.Fatal(err)
+	}
+	native.Mechanisms = maps.Clone(native.Mechanisms)
+	for _, wall := range []enforce.Wall{enforce.FSRead, enforce.FSWrite} {
+		native.Mechanisms[wall] = []enforce.Mechanism{enforce.MountNS}
+	}
+	return native, Expectation{Kernel: "6.1", User: guest.Root, Backend: enforce.Bare, Level: Refused}
+}
+
 // TestCases holds what a result says about commands that do not end well.
 func TestCases(t *testing.T) {
 	box, err := BusyBox(t.Context())
@@ -187,11 +203,13 @@ func TestCases(t *testing.T) {
 	slow.Timeout = 300 * time.Millisecond
 	stdin := shell("stdin", guest.Worker, "read a; echo $a $WORD; pwd")
 	stdin.Stdin, stdin.Env, stdin.Dir = "input\n", []string{"WORD=word"}, "/tmp"
+	native, bare := withoutLandlock(t)
 	got := boot(t, Kernels()[1], Guest{
-		Files:   box,
+		Files:   append(box, productFiles(t)...),
 		Cgroups: guest.Hybrid,
 		Cmdline: []string{"lsm=lockdown,yama"},
 		Cases: []Case{
+			verifyCase(native), verifyCase(bare),
 			shell("status", "", "echo out; echo err >&2; exit 7"),
 			shell("signal", guest.Worker, "kill -9 $$"),
 			slow,
@@ -222,6 +240,15 @@ func TestCases(t *testing.T) {
 			return strings.HasPrefix(string(r.Stdout), "lockdown,capability,yama\n") &&
 				strings.HasSuffix(string(r.Stdout), "\nunified\n[]\n")
 		},
+	}
+	for _, row := range []Expectation{native, bare} {
+		r := got["verify "+string(row.Backend)+" as "+row.User]
+		for _, diff := range Check(row, r) {
+			t.Errorf("hybrid control groups, Landlock off at boot, %s: %s", row.Backend, diff)
+		}
+	}
+	if r := got["verify bare as root"]; !strings.Contains(string(r.Stderr), "hint: add landlock to lsm= on the kernel command line") {
+		t.Errorf("the remedy is not named: %v", r)
 	}
 	for name, ok := range checks {
 		if r, found := got[name]; !found || !ok(r) {

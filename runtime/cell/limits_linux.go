@@ -2,6 +2,7 @@ package cell
 
 import (
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -32,10 +33,17 @@ func setLimits(b wire.Begin) ([]enforce.Limit, error) {
 	}
 	// RLIMIT_NPROC counts the processes of one user in one user namespace since Linux 5.14, so in
 	// a namespace of its own it bounds the session. It does not bind uid 0; the cgroup does there.
-	if b.Backend == enforce.Native && b.Spec.Identity.UID != 0 {
-		limits = append(limits, rlimit{"processes", unix.RLIMIT_NPROC, l.Processes})
-	}
+	// Before, it counts all the user has on the host: as a default that is a bound with room, but a
+	// number that somebody asked for would already be used up outside.
 	var out []enforce.Limit
+	if b.Backend == enforce.Native && b.Spec.Identity.UID != 0 {
+		if slices.Contains(l.Named, "processes") && kernelBefore(5, 14) {
+			out = append(out, enforce.Limit{Name: "processes", Value: l.Processes,
+				Detail: "before Linux 5.14 RLIMIT_NPROC counts all processes of the user, and no control group can be used"})
+		} else {
+			limits = append(limits, rlimit{"processes", unix.RLIMIT_NPROC, l.Processes})
+		}
+	}
 	for _, r := range limits {
 		if r.value <= 0 && r.name != "core" {
 			continue
@@ -60,4 +68,21 @@ func lower(r rlimit) (int64, error) {
 	}
 	value := min(uint64(r.value), have.Max)
 	return int64(value), unix.Setrlimit(r.resource, &unix.Rlimit{Cur: value, Max: value})
+}
+
+// kernelBefore compares the running kernel; one that does not say what it is counts as old.
+func kernelBefore(major, minor int) bool {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return true
+	}
+	return releaseBefore(unix.ByteSliceToString(u.Release[:]), major, minor)
+}
+
+func releaseBefore(release string, major, minor int) bool {
+	var a, b int
+	if n, err := fmt.Sscanf(release, "%d.%d", &a, &b); n != 2 || err != nil {
+		return true
+	}
+	return a < major || a == major && b < minor
 }

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"strconv"
@@ -29,14 +30,19 @@ func (bareBackend) Start(_ context.Context, l enforce.Launch) (*enforce.Cell, er
 		p   *os.Process
 		err error
 	}
+	// A number far above those that the child's own descriptors take before it executes.
+	program, err := unix.FcntlInt(l.Program.Fd(), unix.F_DUPFD_CLOEXEC, 100)
+	if err != nil {
+		return nil, fmt.Errorf("duplicate the cell's program: %w", err)
+	}
+	defer unix.Close(program)
 	result := make(chan started)
 	ended := make(chan struct{})
 	var how string
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		program := "/proc/self/fd/" + strconv.Itoa(int(l.Program.Fd()))
-		p, err := bare.Start(l.Spec, program, []string{"coworker-cell", "cell"}, l.Stderr, l.CellWire)
+		p, err := bare.Start(l.Spec, "/proc/self/fd/"+strconv.Itoa(program), []string{"coworker-cell", "cell"}, l.Stderr, l.CellWire)
 		result <- started{p, err}
 		if err != nil {
 			return

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -80,7 +79,9 @@ func (k *keeperLink) fork(l enforce.Launch, peer *os.File) error {
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		program := "/proc/self/fd/" + strconv.Itoa(int(l.Program.Fd()))
+		// The number that the program has in the child, after the wire: the child's own descriptors
+		// are in place when it executes, and one of them may have taken the number it has here.
+		const program = "/proc/self/fd/4"
 		p, err := native.Start(l.Spec, program, []string{"coworker-cell", "keeper"}, l.Stderr, peer, l.Program)
 		k.process = p
 		started <- err

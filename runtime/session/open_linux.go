@@ -91,11 +91,10 @@ func (s *Session) refusal(ctx context.Context, err error) error {
 	}
 	if !errors.As(err, &refused) {
 		refused = &RefusedError{Wanted: s.options.MinLevel, Cause: err}
-		if av := s.options.Backend.Available(ctx); !av.OK {
+		if av := s.options.Backend.Available(ctx); !av.OK { // ENOSPC is also how clone(2) says that there may be no more user namespaces
 			refused.Cause = fmt.Errorf("%s: %w", av.Cause, err)
 			refused.Remedy = av.Remedy
-		}
-		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		} else if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 			refused.Remedy = fmt.Sprintf("make room on the file system of %q or %q", s.options.StateDir, s.options.Spec.HomeStore)
 		}
 		if text := s.crash.text(); text != "" {

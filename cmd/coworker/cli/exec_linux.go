@@ -1,0 +1,274 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+
+	"coworker/enforce"
+	"coworker/platform/audit"
+	"coworker/runtime/session"
+)
+
+// execute runs one command: settings → Spec → session → command → end, and fills in the report on the way.
+func execute(ctx context.Context, e *environment, f execFlags, r *report) error {
+	begun := e.now()
+	defer func() { r.DurationMS = e.now().Sub(begun).Milliseconds() }()
+	host, err := localHost()
+	if err != nil {
+		return err
+	}
+	p, err := e.decide(f, host)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	r.DroppedEnv, r.NamedSecrets = jsonTexts(p.plan.Summary.DroppedEnv), len(p.plan.Summary.NamedSecrets)
+	if p.plan.Level == enforce.Direct {
+		if f.level == enforce.Direct.String() {
+			return e.runDirect(ctx, f, p, r)
+		}
+		p.plan.Level = enforce.Partial // the settings name a minimum; without walls only by a flag
+	}
+	p.once = true
+	ports, err := parsePorts(f.publish)
+	if err != nil {
+		return err
+	}
+	rec := e.recorder(context.WithoutCancel(ctx), p, "exec")
+	defer rec.close()
+	stop := followSignals(ctx)
+	defer stop.end()
+	x := &execution{environment: e, flags: f, planned: p, report: r, record: rec, stop: stop, ports: ports}
+	return x.run()
+}
+
+// execution is one exec from the first signal handler to the summary.
+type execution struct {
+	*environment
+	*planned
+	flags   execFlags
+	report  *report
+	record  *recorder
+	stop    *interrupts
+	ports   []port
+	session *session.Session
+
+	mu      sync.Mutex
+	notices []session.Notice
+}
+
+func (x *execution) run() error {
+	s, err := x.open(x.stop.ctx, x.planned, x.record, x.notify)
+	if err != nil {
+		x.report.refused(err)
+		if code := x.stop.code(); code != 0 {
+			return &statusError{code}
+		}
+		return err
+	}
+	x.session = s
+	x.record.name(s.ID())
+	attestation, id := s.Attestation()
+	x.report.proved(attestation)
+	x.report.Attestation = id
+	x.report.TrackedSecrets, x.report.Watching = jsonTexts(s.TrackedSecrets()), append(s.Watching(), "inferred")
+	x.warnPartial(attestation)
+	x.stop.onSecond(func() { s.Close() })
+
+	streams := x.streams()
+	result, err := x.command(streams)
+	err = errors.Join(err, s.Close())
+	for _, item := range s.Held() {
+		x.report.Held = append(x.report.Held, heldReport{ID: item.ID, Path: jsonText(item.Workspace + "/" + item.Rel), Reason: item.Reason})
+	}
+	err = errors.Join(err, x.recordEnd(result, err))
+	outcome := x.outcome(result, err)
+	x.summarise(result, streams, outcome)
+	return outcome
+}
+
+func (x *execution) notify(n session.Notice) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !slices.Contains(x.notices, n) {
+		x.notices = append(x.notices, n)
+	}
+}
+
+// warnPartial names what is missing, on every result of a weaker session.
+func (x *execution) warnPartial(a session.Attestation) {
+	if a.Level >= enforce.Enforced {
+		return
+	}
+	x.note("warning", fmt.Sprintf("level %s: %s", a.Level, strings.Join(a.Missing, "\n")), "")
+}
+
+// outputs are where the command's output goes, with an eye on refused writes.
+type outputs struct {
+	command session.Command
+	seen    []*readOnlyWatch
+}
+
+func (x *execution) streams() *outputs {
+	o := &outputs{}
+	watch := func(w io.Writer) io.Writer {
+		if x.plan.Summary.Writable {
+			return w
+		}
+		seen := &readOnlyWatch{w: w}
+		o.seen = append(o.seen, seen)
+		return seen
+	}
+	o.command = session.Command{Argv: x.flags.command, Timeout: x.plan.Timeout}
+	if x.flags.tty {
+		o.command.Terminal = &session.Terminal{In: x.in, Out: watch(x.environment.out)}
+		return o
+	}
+	o.command.Stdin, o.command.Stdout, o.command.Stderr = x.in, x.environment.out, watch(x.environment.err)
+	return o
+}
+
+// command records the command, then runs it.
+func (x *execution) command(o *outputs) (session.Result, error) {
+	if err := x.event("started", "", ""); err != nil {
+		return session.Result{}, err
+	}
+	closePorts, err := x.publish()
+	if err != nil {
+		return session.Result{}, err
+	}
+	started := x.now()
+	result, err := x.session.Run(x.stop.ctx, o.command)
+	if result.Started {
+		x.report.Started = &started
+	}
+	return result, errors.Join(err, closePorts(), x.limits())
+}
+
+// limits takes over the limits that the session ran into, each with a row. They are counted by the control group,
+// which ends with the session.
+func (x *execution) limits() error {
+	denials := x.session.Denials()
+	x.report.Denials = append(x.report.Denials, denials...)
+	a, id := x.session.Attestation()
+	var rows []session.Event
+	for _, d := range denials {
+		rows = append(rows, session.Event{Stage: "limit", Status: "hit", Reason: d.What, Resource: string(d.Wall), Level: a.Level, Walls: a.Walls})
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	return x.record.Record(context.WithoutCancel(x.stop.ctx), id, rows...)
+}
+
+func (x *execution) event(status, reason, outcome string) error {
+	a, id := x.session.Attestation()
+	return x.record.Record(context.WithoutCancel(x.stop.ctx), id, session.Event{
+		Stage: "exec", Status: status, Reason: reason, Args: x.flags.command, CallID: x.session.ID() + "/1", Result: outcome,
+		Level: a.Level, Walls: a.Walls,
+	})
+}
+
+func (x *execution) recordEnd(result session.Result, err error) error {
+	if errors.Is(err, audit.ErrNotRecorded) {
+		return nil // it was not run, and there is no use in a second attempt
+	}
+	status, reason := "ok", result.Reason
+	switch {
+	case err != nil:
+		status, reason = "error", err.Error()
+	case result.TimedOut:
+		status = "timeout"
+		x.report.Denials = append(x.report.Denials, session.Denial{
+			Wall: enforce.Res, What: fmt.Sprintf("time limit of %v", x.plan.Timeout), Needed: "--timeout", Source: "limit",
+		})
+	case !result.Started:
+		status = "not started"
+	case result.Code != 0:
+		status = "failed"
+	}
+	if err != nil {
+		return x.event(status, reason, "")
+	}
+	return x.event(status, reason, fmt.Sprintf("exit code %d", result.Code))
+}
+
+// outcome decides how exec itself ends.
+func (x *execution) outcome(result session.Result, err error) error {
+	code := x.stop.code()
+	var lost *session.LostError
+	var limit *session.LimitError
+	switch {
+	case errors.As(err, &limit):
+		return &limitError{err: err, hint: limit.Hint()}
+	case err != nil && code != 0 && (errors.As(err, &lost) || x.stop.twice()):
+		return &statusError{code} // the second signal ends the session under the command
+	case err != nil:
+		return err
+	case result.TimedOut:
+		return &timeoutError{x.plan.Timeout}
+	case !result.Started:
+		return &startError{name: x.flags.command[0], reason: result.Reason, code: result.Code}
+	case code != 0 && result.Signal != 0:
+		return &statusError{code}
+	case result.Code != 0:
+		return &statusError{result.Code}
+	}
+	return nil
+}
+
+// summarise tells the person, once the command has stopped talking, what was held back and what would have helped.
+func (x *execution) summarise(result session.Result, o *outputs, outcome error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if folders, files := x.session.Shared(); folders+files > 0 && x.plan.Summary.Writable {
+		x.note("note", fmt.Sprintf("%d folders (%d files looked at) are hard links into a shared package store: writing one writes the store", folders, files), "")
+	}
+	for _, n := range x.notices {
+		x.note("note", n.Text, n.Hint)
+	}
+	for _, d := range x.report.Denials {
+		if !strings.HasPrefix(d.Needed, "--") || d.Needed == "--timeout" {
+			continue // that is the error itself
+		}
+		x.note("denied", fmt.Sprintf("%s: %s", d.Wall, d.What), d.Needed+" raises it")
+	}
+	if outcome == nil || !result.Started {
+		return
+	}
+	readOnly := slices.ContainsFunc(o.seen, func(w *readOnlyWatch) bool { return w.seen })
+	if readOnly {
+		x.report.Denials = append(x.report.Denials, session.Denial{Wall: enforce.FSWrite, What: "a write to a read-only place", Needed: "-w", Source: "inferred"})
+		x.note("note", "the command met a read-only file system", x.plan.Summary.Hint)
+	}
+	for i, text := range x.plan.Summary.Notes {
+		if i == 5 {
+			x.note("note", fmt.Sprintf("and %d more", len(x.plan.Summary.Notes)-i), "")
+			break
+		}
+		x.note("note", text, "")
+	}
+}
+
+// readOnlyWatch passes text on and notices EROFS in it, as libc, Go, Node and Python spell it.
+type readOnlyWatch struct {
+	w    io.Writer
+	tail []byte
+	seen bool
+}
+
+var readOnlyTexts = []string{"ead-only file system", "EROFS"}
+
+func (r *readOnlyWatch) Write(p []byte) (int, error) {
+	if !r.seen {
+		text := string(r.tail) + string(p)
+		r.seen = slices.ContainsFunc(readOnlyTexts, func(t string) bool { return strings.Contains(text, t) })
+		r.tail = append(r.tail[:0], text[max(0, len(text)-len(readOnlyTexts[0])):]...)
+	}
+	return r.w.Write(p)
+}

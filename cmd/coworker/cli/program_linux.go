@@ -1,0 +1,41 @@
+package cli
+
+import (
+	"errors"
+	"os"
+	"sync"
+
+	"coworker/runtime/session"
+)
+
+// program is the cell's binary, read and checked while everything else is decided.
+type program struct {
+	work sync.WaitGroup
+	file *os.File
+	err  error
+}
+
+func loadProgram() *program {
+	p := &program{}
+	p.work.Go(func() { p.file, p.err = session.OpenProgram() })
+	return p
+}
+
+// open waits for the check. The file stays owned by the program.
+func (p *program) open() (*os.File, error) {
+	p.work.Wait()
+	if refused := (*session.RefusedError)(nil); errors.As(p.err, &refused) { // it knows a better hint
+		return nil, p.err
+	}
+	if p.err != nil {
+		return nil, &wallsError{err: p.err, hint: "build both binaries together with make build, and keep coworker-cell beside coworker"}
+	}
+	return p.file, nil
+}
+
+func (p *program) close() {
+	p.work.Wait()
+	if p.file != nil {
+		p.file.Close() // read-only and in memory: nothing can be lost
+	}
+}

@@ -1,0 +1,43 @@
+package cli
+
+import "github.com/urfave/cli/v2"
+
+func sandboxCommand(e *environment) *cli.Command {
+	asJSON := &cli.BoolFlag{Name: "json", Usage: "one JSON document on stdout"}
+	level := &cli.StringFlag{Name: "level", Usage: "the `LEVEL` to reach: partial, enforced, hardened", Value: "enforced"}
+	return &cli.Command{
+		Name:        "sandbox",
+		Usage:       "check and prove the walls of this machine",
+		Description: "Begin with coworker sandbox setup.",
+		Subcommands: []*cli.Command{
+			{
+				Name: "setup", Usage: "check this machine, write the settings, prove the walls", Flags: []cli.Flag{asJSON},
+				Description: "Safe to repeat: settings that exist are kept, and nothing needs root.\nexample: coworker sandbox setup\nexit codes: 0 ready; 120 walls not proved, the fix is named; 123 configuration error",
+				Action:      noArgs(func(c *cli.Context) error { return sandboxSetup(c.Context, e, c.Bool("json")) }),
+			},
+			{
+				Name: "status", Usage: "which walls this machine can have, and the step that adds the rest", Flags: []cli.Flag{asJSON},
+				Description: "Nothing is proved here; that is what verify does.\nexample: coworker sandbox status --json\nexit codes: 0; 120 no walls at all here",
+				Action:      noArgs(func(c *cli.Context) error { return sandboxStatus(c.Context, e, c.Bool("json")) }),
+			},
+			{
+				Name: "verify", Usage: "attack the walls and show what held", Flags: []cli.Flag{
+					asJSON, level, &cli.StringFlag{Name: "workspace", Usage: "prove them around this `DIR` instead of an empty folder"},
+				},
+				Description: "example: coworker sandbox verify --level enforced\nexit codes: 0 the level is reached; 120 it is not",
+				Action: noArgs(func(c *cli.Context) error {
+					return sandboxVerify(c.Context, e, c.Bool("json"), c.String("level"), c.String("workspace"))
+				}),
+			},
+		},
+	}
+}
+
+func noArgs(action cli.ActionFunc) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		if err := noArguments(c); err != nil {
+			return err
+		}
+		return action(c)
+	}
+}

@@ -1,0 +1,11 @@
+//go:build !linux
+
+package cli
+
+import "context"
+
+func sandboxSetup(context.Context, *environment, bool) error  { return errNoBackend }
+func sandboxStatus(context.Context, *environment, bool) error { return errNoBackend }
+func sandboxVerify(context.Context, *environment, bool, string, string) error {
+	return errNoBackend
+}

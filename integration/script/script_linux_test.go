@@ -1,0 +1,161 @@
+package script
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"coworker/integration/house/testuser"
+)
+
+// binaries is the folder with coworker and coworker-cell, open to all users.
+var binaries string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "coworker-script-")
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err == nil {
+		err = build(dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	binaries = dir
+	code := m.Run()
+	if err := os.RemoveAll(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// build makes the binaries as make build does: by the same script, with the variables of the Makefile.
+func build(dir string) error {
+	makefile, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command("bash", "scripts/build", dir)
+	cmd.Dir = "../.."
+	cmd.Env = append(os.Environ(), "VERSION=test")
+	for _, m := range regexp.MustCompile(`(?m)^export (\w+_VAR) +:= (\S+)$`).FindAllStringSubmatch(string(makefile), -1) {
+		cmd.Env = append(cmd.Env, m[1]+"="+m[2])
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the binaries: %w\n%s", err, out)
+	}
+	return nil
+}
+
+func TestScripts(t *testing.T) {
+	for _, u := range testuser.All(t) {
+		t.Run(u.String(), func(t *testing.T) {
+			root := u.Dir(t)
+			if err := os.Chmod(root, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			testscript.Run(t, testscript.Params{
+				Dir:         "testdata",
+				WorkdirRoot: root,
+				Setup:       func(env *testscript.Env) error { return setUp(env, u) },
+				Condition: func(cond string) (bool, error) {
+					if cond == "root" {
+						return u.Root(), nil
+					}
+					return false, fmt.Errorf("unknown condition %q", cond)
+				},
+				Cmds: map[string]func(*testscript.TestScript, bool, []string){
+					"json": checkJSON,
+					"own":  func(ts *testscript.TestScript, _ bool, args []string) { own(ts, u, args) },
+				},
+				RequireExplicitExec: true,
+				RequireUniqueNames:  true,
+			})
+		})
+	}
+}
+
+// setUp gives a script a home, a workspace ws, and a PATH whose coworker runs as the user of the test.
+func setUp(env *testscript.Env, u testuser.User) error {
+	tools := filepath.Join(env.WorkDir, ".tools")
+	home := filepath.Join(env.WorkDir, "home")
+	for _, dir := range []string{tools, home, filepath.Join(env.WorkDir, "ws")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	as := ""
+	if u.UID != os.Geteuid() {
+		as = fmt.Sprintf("setpriv --reuid %d --regid %d --clear-groups ", u.UID, u.GID)
+	}
+	for name, text := range map[string]string{
+		"coworker": fmt.Sprintf("#!/bin/sh\nexec %s%s/coworker \"$@\"\n", as, binaries),
+		"as-user":  fmt.Sprintf("#!/bin/sh\nexec %s\"$@\"\n", as),
+		// Runs a command and says its exit code, which the script language cannot ask for.
+		"rc": "#!/bin/sh\n\"$@\"\necho \"rc=$?\" >&2\n",
+	} {
+		if err := os.WriteFile(filepath.Join(tools, name), []byte(text), 0o755); err != nil {
+			return err
+		}
+	}
+	env.Setenv("PATH", tools+":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")
+	env.Setenv("HOME", home)
+	env.Setenv("BIN", binaries)
+	env.Setenv("COWORKER_HOME", "")
+	env.Setenv("USER_ID", strconv.Itoa(u.UID))
+	env.Setenv("TMPDIR", "")
+	return u.Own(env.WorkDir)
+}
+
+// own gives files that the script made as root to the user of the test.
+func own(ts *testscript.TestScript, u testuser.User, args []string) {
+	for _, name := range args {
+		ts.Check(u.Own(ts.MkAbs(name)))
+	}
+}
+
+// checkJSON is the command `json FILE PATH VALUE`: the value at a path of keys, as text; the key len is a length.
+func checkJSON(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 3 {
+		ts.Fatalf("usage: json FILE PATH VALUE")
+	}
+	var v any
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &v))
+	for _, key := range strings.Split(args[1], "/") {
+		switch x := v.(type) {
+		case map[string]any:
+			next, ok := x[key]
+			if !ok {
+				ts.Fatalf("%s has no key %q", args[0], key)
+			}
+			v = next
+		case []any:
+			if key == "len" {
+				v = float64(len(x))
+				break
+			}
+			i, err := strconv.Atoi(key)
+			ts.Check(err)
+			if i >= len(x) {
+				ts.Fatalf("%s: %d items, no number %d", args[1], len(x), i)
+			}
+			v = x[i]
+		default:
+			ts.Fatalf("%s: %v has no %q", args[1], v, key)
+		}
+	}
+	if got := fmt.Sprint(v); (got == args[2]) == neg {
+		ts.Fatalf("%s of %s is %q, want %q (negated: %v)", args[1], args[0], got, args[2], neg)
+	}
+}
