@@ -25,7 +25,13 @@ type Availability struct {
 
 // Launch is what a backend needs to start a cell besides the Spec.
 type Launch struct {
-	Spec     Spec
+	Identity Identity // whom to run as
+	Fault    Wall     // see Spec.Fault
+
+	// Complete returns the whole Spec. A backend calls it once, after it has started a process that
+	// takes its time to start, so that the trees are looked at meanwhile.
+	Complete func() (Spec, error)
+
 	Program  *os.File // the verified binary of the cell; stays owned by the caller
 	CellWire *os.File // becomes descriptor 3 of the cell; stays owned by the caller
 	Stderr   *os.File // where a crash of the cell's own code is written; stays owned by the caller

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"syscall"
 
 	"coworker/runtime/cell"
 	"coworker/runtime/cell/keeper"
@@ -32,6 +33,9 @@ func run(args []string) error {
 	if len(args) != 2 {
 		return errors.New("this program is started by coworker, not by hand")
 	}
+	if err := unblockSignals(args); err != nil {
+		return err
+	}
 	conn, err := wire.Inherited(wireDescriptor, "wire")
 	if err != nil {
 		return fmt.Errorf("this program is started by coworker, not by hand: %w", err)
@@ -43,4 +47,18 @@ func run(args []string) error {
 		return cell.Main(conn)
 	}
 	return fmt.Errorf("mode %q: want keeper or cell", args[1])
+}
+
+// unblockSignals starts this program again if whoever started coworker had blocked a signal, as
+// some profilers and service managers do: commands would inherit that. The descriptors are not
+// marked close-on-exec yet.
+func unblockSignals(args []string) error {
+	blocked, err := cell.BlockedSignal()
+	if err != nil || blocked == "" {
+		return err
+	}
+	if err := cell.ClearSignalMask(); err != nil {
+		return err
+	}
+	return fmt.Errorf("start again without blocked signals: %w", syscall.Exec("/proc/self/exe", args, nil))
 }

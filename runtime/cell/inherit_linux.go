@@ -13,9 +13,9 @@ import (
 // maxSignal is the last signal number of Linux on every architecture but MIPS.
 const maxSignal = 64
 
-// ClearSignalMask unblocks all signals on the calling thread. The set-up calls it, locked to its
-// thread, right before it executes the cell again: the Go runtime gives children the mask that the
-// process was started with, and nothing can change that later.
+// ClearSignalMask unblocks all signals on the calling thread. It is of use right before an exec:
+// the Go runtime gives children the mask that the process was started with, and nothing can change
+// that later.
 func ClearSignalMask() error {
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &unix.Sigset_t{}, nil); err != nil {
 		return fmt.Errorf("cell: clear signal mask: %w", err)
@@ -23,20 +23,29 @@ func ClearSignalMask() error {
 	return nil
 }
 
-// requireClearMask refuses to serve with blocked signals, which every command would inherit: a
-// shell whose SIGINT or SIGCHLD is blocked looks broken.
-func requireClearMask() error {
+// BlockedSignal names a signal that this process was started with blocked, or nothing.
+func BlockedSignal() (string, error) {
 	var mask unix.Sigset_t
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, nil, &mask); err != nil {
-		return fmt.Errorf("cell: read signal mask: %w", err)
+		return "", fmt.Errorf("cell: read signal mask: %w", err)
 	}
 	wordBits := 1024 / len(mask.Val)
 	for n := range maxSignal {
 		if uint64(mask.Val[n/wordBits])&(1<<(n%wordBits)) != 0 {
-			return fmt.Errorf("cell: started with signal %s blocked, commands would inherit that", unix.SignalName(syscall.Signal(n+1)))
+			return unix.SignalName(syscall.Signal(n + 1)), nil
 		}
 	}
-	return nil
+	return "", nil
+}
+
+// requireClearMask refuses to serve with blocked signals, which every command would inherit: a
+// shell whose SIGINT or SIGCHLD is blocked looks broken.
+func requireClearMask() error {
+	name, err := BlockedSignal()
+	if err == nil && name != "" {
+		err = fmt.Errorf("cell: started with signal %s blocked, commands would inherit that", name)
+	}
+	return err
 }
 
 // closeOnExecFrom marks every descriptor from first on, so that commands get none of them even if

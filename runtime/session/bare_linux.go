@@ -30,6 +30,10 @@ func (bareBackend) Start(_ context.Context, l enforce.Launch) (*enforce.Cell, er
 		p   *os.Process
 		err error
 	}
+	spec, err := l.Complete()
+	if err != nil {
+		return nil, err
+	}
 	// A number far above those that the child's own descriptors take before it executes.
 	program, err := unix.FcntlInt(l.Program.Fd(), unix.F_DUPFD_CLOEXEC, 100)
 	if err != nil {
@@ -42,7 +46,7 @@ func (bareBackend) Start(_ context.Context, l enforce.Launch) (*enforce.Cell, er
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		p, err := bare.Start(l.Spec, "/proc/self/fd/"+strconv.Itoa(program), []string{"coworker-cell", "cell"}, l.Stderr, l.CellWire)
+		p, err := bare.Start(spec, "/proc/self/fd/"+strconv.Itoa(program), []string{"coworker-cell", "cell"}, l.Stderr, l.CellWire)
 		result <- started{p, err}
 		if err != nil {
 			return

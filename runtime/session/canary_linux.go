@@ -5,10 +5,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -116,14 +119,53 @@ func (c *canaries) touched() []enforce.Probe {
 		}
 		probes = append(probes, p)
 	}
-	add("net.local/outside-tcp4", enforce.NetLocal, readable(c.tcp4))
+	add("net.local/outside-tcp4", enforce.NetLocal, c.reachedTCP(c.tcp4))
 	if c.tcp6 != nil {
-		add("net.local/outside-tcp6", enforce.NetLocal, readable(c.tcp6))
+		add("net.local/outside-tcp6", enforce.NetLocal, c.reachedTCP(c.tcp6))
 	}
-	add("net.local/outside-udp", enforce.NetLocal, readable(c.udp))
+	add("net.local/outside-udp", enforce.NetLocal, c.reachedUDP())
 	add("net.local/outside-abstract", enforce.NetLocal, readable(c.abstract))
 	add("net.local/outside-path-socket", enforce.NetLocal, readable(c.path))
 	return probes
+}
+
+// canaryWait bounds the wait for the words of whoever connected.
+const canaryWait = 100 * time.Millisecond
+
+// reachedTCP tells a connection from inside, which says the secret, from that of a stranger on
+// the host who tries ports.
+func (c *canaries) reachedTCP(l *net.TCPListener) bool {
+	for range 16 {
+		if !readable(l) {
+			return false
+		}
+		conn, err := l.Accept()
+		if err != nil {
+			return true
+		}
+		conn.SetReadDeadline(time.Now().Add(canaryWait))
+		said, _ := io.ReadAll(io.LimitReader(conn, 256))
+		conn.Close()
+		if strings.Contains(string(said), c.targets.Secret) {
+			return true
+		}
+	}
+	return true // somebody floods the port: nothing can be told
+}
+
+// reachedUDP is the same for datagrams.
+func (c *canaries) reachedUDP() bool {
+	buf := make([]byte, 256)
+	for range 16 {
+		if !readable(c.udp) {
+			return false
+		}
+		n, _, err := c.udp.ReadFromUDP(buf)
+		if err != nil || strings.Contains(string(buf[:n]), c.targets.Secret) {
+			return true
+		}
+	}
+	return true
 }
 
 // readable asks the kernel whether a connection or a datagram waits. (A Go deadline in the past

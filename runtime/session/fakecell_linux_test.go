@@ -38,6 +38,9 @@ func (fakeBackend) Available(context.Context) enforce.Availability {
 }
 
 func (b fakeBackend) Start(_ context.Context, l enforce.Launch) (*enforce.Cell, error) {
+	if _, err := l.Complete(); err != nil {
+		return nil, err
+	}
 	cmd := exec.Command("/bin/sleep", "1000")
 	if err := cmd.Start(); err != nil {
 		return nil, err

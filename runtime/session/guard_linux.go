@@ -36,10 +36,7 @@ type guard struct {
 // scanTrees looks at every tree of the Spec before anything starts, and completes the Spec with
 // what it found.
 func (s *Session) scanTrees(ctx context.Context) (err error) {
-	g := &guard{session: s}
-	s.guard = g
-	s.undo(g.close)
-	s.undo(func() error { return g.final(context.WithoutCancel(ctx)) })
+	g := s.guard
 	if g.store, err = held.Open(s.options.StateDir); err != nil {
 		return fmt.Errorf("open the folder of held files: %w", err)
 	}

@@ -82,7 +82,7 @@ func (k *keeperLink) fork(l enforce.Launch, peer *os.File) error {
 		// The number that the program has in the child, after the wire: the child's own descriptors
 		// are in place when it executes, and one of them may have taken the number it has here.
 		const program = "/proc/self/fd/4"
-		p, err := native.Start(l.Spec, program, []string{"coworker-cell", "keeper"}, l.Stderr, peer, l.Program)
+		p, err := native.Start(enforce.Spec{Identity: l.Identity, Fault: l.Fault}, program, []string{"coworker-cell", "keeper"}, l.Stderr, peer, l.Program)
 		k.process = p
 		started <- err
 		if err != nil {
@@ -113,8 +113,13 @@ func (k *keeperLink) launch(ctx context.Context, l enforce.Launch) (*enforce.Cel
 	// the cell attacks its walls.
 	joined := make(chan error, 1)
 	go func() { joined <- l.Join(k.process.Pid) }()
+	spec, err := l.Complete()
+	if err != nil {
+		<-joined
+		return nil, err
+	}
 	var prepared wire.KeeperPrepared
-	askErr := k.ask(wire.TypeKeeperSetup, wire.KeeperSetup{Spec: l.Spec}, wire.TypeKeeperPrepared, &prepared)
+	askErr := k.ask(wire.TypeKeeperSetup, wire.KeeperSetup{Spec: spec}, wire.TypeKeeperPrepared, &prepared)
 	joinErr := <-joined
 	if askErr != nil {
 		return nil, askErr // a keeper that is gone cannot be moved either

@@ -74,6 +74,7 @@ func Backends() []enforce.Backend { return []enforce.Backend{nativeBackend{}, ba
 // says which wall did not hold. On any error nothing is left behind.
 func Open(ctx context.Context, o Options) (*Session, error) {
 	s := &Session{life: life{state: Starting}, options: o, id: randomName(8), phases: map[string]time.Duration{}}
+	s.guard = &guard{session: s}
 	s.options.Spec.Trees = slices.Clone(o.Spec.Trees)
 	if err := s.open(ctx); err != nil {
 		refusal := s.refusal(ctx, err)
@@ -160,24 +161,6 @@ func (s *Session) Phases() map[string]time.Duration { return s.phases }
 
 // start makes the wire, the cell and its limits.
 func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
-	if err := s.scanTrees(ctx); err != nil {
-		return err
-	}
-	s.lap("scan")
-	if err := s.prepareHome(); err != nil {
-		return err
-	}
-	if err := s.openDisk(); err != nil {
-		return err
-	}
-	// Of what was asked for, not of the scratch repository, whose name differs each time.
-	var err error
-	if s.attestation.SpecDigest, err = specDigest(s.options.Spec); err != nil {
-		return err
-	}
-	if scratch != nil {
-		s.options.Spec.Trees = append(s.options.Spec.Trees, *scratch)
-	}
 	conn, peer, err := wire.Pair("cell-wire")
 	if err != nil {
 		return err
@@ -188,22 +171,23 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 		return err
 	}
 	s.link = newCellLink(conn)
+	s.undo(func() error { return s.guard.close() })
+	s.undo(func() error { return s.guard.final(context.WithoutCancel(ctx)) })
 	s.undo(s.crash.close)
 	s.undo(func() error { s.link.fail(os.ErrClosed); return nil })
-	limits := s.options.Spec.Limits
-	if enforcetest.Off(s.options.Spec, enforce.Res) {
-		limits = enforce.Limits{}
+	spec := s.options.Spec
+	if enforcetest.Off(spec, enforce.Res) {
+		spec.Limits = enforce.Limits{}
 	}
-	if s.group, err = cgroup.New(s.id, limits); err != nil {
+	if s.group, err = cgroup.New(s.id, spec.Limits); err != nil {
 		s.crash.started()
 		return err
 	}
 	s.undo(s.group.Remove)
-	s.lap("prepare")
 	// In the group before the cell opens its first socket: a socket keeps the group of its birth.
 	launch := enforce.Launch{
-		Spec: s.options.Spec, Program: s.options.Program, CellWire: peer, Stderr: s.crash.writer,
-		Join: s.group.Join, Leave: s.group.Leave,
+		Identity: spec.Identity, Fault: spec.Fault, Complete: func() (enforce.Spec, error) { return s.complete(ctx, scratch) },
+		Program: s.options.Program, CellWire: peer, Stderr: s.crash.writer, Join: s.group.Join, Leave: s.group.Leave,
 	}
 	s.cell, err = s.options.Backend.Start(ctx, launch)
 	s.crash.started()
@@ -211,9 +195,37 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 		return err
 	}
 	s.undo(s.killCell)
+	if s.attestation.SpecDigest == "" {
+		return fmt.Errorf("bug: backend %s started a cell without the whole spec", s.options.Backend.Name())
+	}
 	s.lap("keeper")
 	s.background.Go(s.listen)
 	return nil
+}
+
+// complete looks at the trees and makes what the Spec names, while the keeper starts.
+func (s *Session) complete(ctx context.Context, scratch *enforce.Tree) (enforce.Spec, error) {
+	s.lap("fork")
+	if err := s.scanTrees(ctx); err != nil {
+		return enforce.Spec{}, err
+	}
+	s.lap("scan")
+	if err := s.prepareHome(); err != nil {
+		return enforce.Spec{}, err
+	}
+	if err := s.openDisk(); err != nil {
+		return enforce.Spec{}, err
+	}
+	// Of what was asked for, not of the scratch repository, whose name differs each time.
+	var err error
+	if s.attestation.SpecDigest, err = specDigest(s.options.Spec); err != nil {
+		return enforce.Spec{}, err
+	}
+	if scratch != nil {
+		s.options.Spec.Trees = append(s.options.Spec.Trees, *scratch)
+	}
+	s.lap("prepare")
+	return s.options.Spec, nil
 }
 
 // undo registers what Close does, in reverse order.

@@ -226,7 +226,11 @@ func (s *Session) lost() error {
 	}
 	select {
 	case <-s.cell.Ended:
-		return &LostError{Reason: s.cell.How()}
+		how := s.cell.How()
+		if text := s.crash.text(); text != "" {
+			how += " (" + text + ")"
+		}
+		return &LostError{Reason: how}
 	case <-time.After(time.Second):
 		return &LostError{Reason: reason.Error()}
 	}
