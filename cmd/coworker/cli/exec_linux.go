@@ -129,8 +129,16 @@ func (x *execution) streams() *outputs {
 		o.command.Terminal = &session.Terminal{In: x.in, Out: watch(x.environment.out)}
 		return o
 	}
-	o.command.Stdin, o.command.Stdout, o.command.Stderr = x.in, x.environment.out, watch(x.environment.err)
+	o.command.Stdin, o.command.Stdout, o.command.Stderr = x.in, shown(x.environment.out), watch(shown(x.environment.err))
 	return o
+}
+
+// shown is w without control over the person's clipboard, if w is a terminal. A file or a pipe gets every byte.
+func shown(w io.Writer) io.Writer {
+	if isTerminal(w) {
+		return session.NewClipboardFilter(w)
+	}
+	return w
 }
 
 // command records the command, then runs it.
