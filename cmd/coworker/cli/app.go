@@ -40,7 +40,7 @@ func newApp(e *environment) *cli.App {
 			"   coworker demo                      watch an attack on real walls",
 		Commands: []*cli.Command{
 			execCommand(e), sandboxCommand(e), auditCommand(e), heldCommand(e), cacheCommand(e),
-			demoCommand(e), demoAgentCommand(e), versionCommand(e), completionCommand(e),
+			proxyCommand(e), demoCommand(e), demoAgentCommand(e), versionCommand(e), completionCommand(e),
 		},
 		HideVersion:               true,
 		HideHelpCommand:           true,
