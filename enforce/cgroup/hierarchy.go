@@ -29,7 +29,8 @@ func parse(mountInfo, cgroups string) []hierarchy {
 	var out []hierarchy
 	for line := range strings.Lines(mountInfo) {
 		before, after, ok := strings.Cut(line, " - ")
-		b, a := strings.Fields(before), strings.Fields(after)
+		// Not strings.Fields: a path may hold white space that the kernel does not escape, such as \r.
+		b, a := strings.Split(before, " "), strings.Split(strings.TrimSuffix(after, "\n"), " ")
 		if !ok || len(b) < 5 || len(a) < 3 {
 			continue
 		}

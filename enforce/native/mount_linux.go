@@ -258,7 +258,8 @@ func MountPoints(mountInfo string) (map[string]bool, error) {
 func parseMountInfo(text string) ([]mountEntry, error) {
 	var entries []mountEntry
 	for line := range strings.Lines(text) {
-		fields := strings.Fields(line)
+		// The kernel escapes space, tab, newline and backslash only; a path may hold other white space.
+		fields := strings.Split(strings.TrimSuffix(line, "\n"), " ")
 		if len(fields) < 6 {
 			return nil, fmt.Errorf("mountinfo line %q has %d fields", line, len(fields))
 		}

@@ -40,7 +40,8 @@ func parseMounts(data []byte) ([]mount, error) {
 	var mounts []mount
 	for line := range bytes.Lines(data) {
 		before, after, ok := strings.Cut(strings.TrimSuffix(string(line), "\n"), " - ")
-		left, right := strings.Fields(before), strings.Fields(after)
+		// Not strings.Fields: a path may hold white space that the kernel does not escape, such as \r.
+		left, right := strings.Split(before, " "), strings.Split(after, " ")
 		if !ok || len(left) < 6 || len(right) < 1 {
 			return nil, fmt.Errorf("mountinfo line %q: want at least ten fields", line)
 		}
