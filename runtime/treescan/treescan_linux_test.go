@@ -19,7 +19,7 @@ import (
 )
 
 // testUID is an account that need not exist: files only carry its number.
-const testUID = 4243
+const testUID = 4244 // nobody else's: a test here uses up the inotify instances of this user
 
 // TestUnprivileged runs every other test of the package again as an ordinary user. It needs root.
 func TestUnprivileged(t *testing.T) {
