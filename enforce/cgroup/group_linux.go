@@ -72,16 +72,12 @@ func (g *Group) add(h hierarchy, name string) error {
 	if !h.unified && !h.has("pids") && !h.has("memory") && !h.has("cpu") && !h.has("freezer") {
 		return nil
 	}
-	// v2 allows processes in leaves only, so the sessions' parent cannot be this process's own
-	// group if that has controllers enabled; it is made at the top of the mount (for root) or
-	// where the group of this process is delegated.
-	parent := filepath.Join(h.mount, parentName)
-	err := os.Mkdir(parent, 0o755)
-	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("make %s: %w", parent, unwrapPath(err))
+	parent, err := makeParent(h)
+	if err != nil {
+		return err
 	}
 	if h.unified {
-		if h.controllers, err = enableControllers(h.mount, parent); err != nil {
+		if h.controllers, err = enableControllers(filepath.Dir(parent), parent); err != nil {
 			return err
 		}
 	}
@@ -90,6 +86,36 @@ func (g *Group) add(h hierarchy, name string) error {
 		g.dirs = append(g.dirs, d)
 	}
 	return err
+}
+
+// makeParent makes the folder that holds the groups of the sessions: at the top of the mount for
+// root, and for others at the nearest place above their own group where they may, which is where
+// systemd has delegated a subtree to their user manager. Never in their own group: v2 allows
+// processes in leaves only once controllers are enabled (cgroups(7), "no internal processes").
+func makeParent(h hierarchy) (string, error) {
+	places := []string{h.mount}
+	if os.Geteuid() != 0 {
+		places = nil
+		for dir := h.self; dir != "/" && dir != "."; {
+			dir = filepath.Dir(dir)
+			places = append(places, filepath.Join(h.mount, dir))
+		}
+		if places == nil {
+			places = []string{h.mount}
+		}
+	}
+	var first error
+	for _, p := range places {
+		parent := filepath.Join(p, parentName)
+		err := os.Mkdir(parent, 0o755)
+		if err == nil || errors.Is(err, fs.ErrExist) {
+			return parent, nil
+		}
+		if first == nil {
+			first = fmt.Errorf("make %s: %w", parent, unwrapPath(err))
+		}
+	}
+	return "", first
 }
 
 func unwrapPath(err error) error {

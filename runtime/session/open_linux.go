@@ -91,7 +91,9 @@ func (s *Session) refusal(ctx context.Context, err error) error {
 		return err // no wall is in question: the folder is
 	}
 	if !errors.As(err, &refused) {
-		refused = &RefusedError{Wanted: s.options.MinLevel, Cause: err}
+		// No level was reached. Partial says the same as a row does: a required wall is missing; and
+		// nothing was run.
+		refused = &RefusedError{Level: enforce.Partial, Wanted: s.options.MinLevel, Cause: err}
 		if av := s.options.Backend.Available(ctx); !av.OK { // ENOSPC is also how clone(2) says that there may be no more user namespaces
 			refused.Cause = fmt.Errorf("%s: %w", av.Cause, err)
 			refused.Remedy = av.Remedy
