@@ -48,7 +48,10 @@ type Spec struct {
 	HomeDirs  []string `json:"home_dirs"`
 	// HomeFiles are made anew for each session (start-up files, git identity).
 	HomeFiles []File `json:"home_files,omitempty"`
-	// Caches are host caches under the private ones: Lower is read-only, writes go to HomeStore.
+	// CacheStore is the folder of HomeStore that backs the private layers of Caches. Two sessions at
+	// once have two of them, because overlays must not share one.
+	CacheStore string `json:"cache_store,omitempty"`
+	// Caches are host caches under the private ones: Lower is read-only, writes go to CacheStore.
 	Caches []Cache `json:"caches,omitempty"`
 	// Toolchains are host folders visible read-only at their own path.
 	Toolchains []string `json:"toolchains,omitempty"`

@@ -1,22 +1,40 @@
 package native
 
-import "testing"
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+)
 
-func TestCoveredProc(t *testing.T) {
-	const root = "20 1 0:19 / / rw - tmpfs none rw\n"
-	const proc = "21 20 0:20 / /proc rw,nosuid shared:5 - proc proc rw\n"
-	for name, c := range map[string]struct{ table, want string }{
-		"whole":            {root + proc, ""},
-		"binfmt_misc":      {root + proc + "30 21 0:30 / /proc/sys/fs/binfmt_misc rw - autofs systemd-1 rw\n", ""},
-		"masked file":      {root + proc + "31 21 0:5 /null /proc/kcore rw - devtmpfs udev rw\n", "/proc/kcore"},
-		"read-only sysctl": {root + proc + "32 21 0:20 /sys /proc/sys ro - proc proc rw\n", "/proc/sys"},
-		"another is whole": {root + proc + "31 21 0:5 /null /proc/kcore rw - devtmpfs udev rw\n33 20 0:21 / /x rw - proc proc rw\n", ""},
-		"none":             {root, "/proc"},
-		"below a name":     {root + proc + "34 20 0:22 / /procession/x rw - tmpfs none rw\n", ""},
-		"broken":           {"1 2\n", "/proc"},
+// TestAvailableHere: the machines that run this suite can have the backend.
+func TestAvailableHere(t *testing.T) {
+	if a := Available(context.Background()); !a.OK {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestExplain(t *testing.T) {
+	eperm := errors.New("operation not permitted")
+	for _, tt := range []struct {
+		name          string
+		settings      map[string]string
+		userOnly      bool
+		cause, remedy string
+	}{
+		{"no namespaces at all", map[string]string{"user/max_user_namespaces": "0"}, false, "user.max_user_namespaces is 0", "sysctl -w user.max_user_namespaces"},
+		{"not for users", map[string]string{"kernel/unprivileged_userns_clone": "0"}, true, "unprivileged_userns_clone is 0", "sysctl -w kernel.unprivileged_userns_clone=1"},
+		{"AppArmor", map[string]string{"kernel/apparmor_restrict_unprivileged_userns": "1"}, true, "AppArmor", "apparmor_parser -r"},
+		{"something else", nil, false, eperm.Error(), "--level partial"},
+		{"a number that is none", map[string]string{"user/max_user_namespaces": "x"}, false, eperm.Error(), "--level partial"},
 	} {
-		if got := coveredProc(c.table); got != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
+		if tt.userOnly && os.Geteuid() == 0 {
+			continue // root is not held back by these
+		}
+		cause, remedy := explain(eperm, func(name string) string { return tt.settings[name] })
+		if !strings.Contains(cause, tt.cause) || !strings.Contains(remedy, tt.remedy) {
+			t.Errorf("%s: %q, %q", tt.name, cause, remedy)
 		}
 	}
 }

@@ -135,7 +135,7 @@ func (b *builder) openSources(steps []step) ([]source, error) {
 		var err error
 		switch st.op {
 		case opBind:
-			err = src.open()
+			err = src.openBind(b.spec.HomeStore)
 		case opOverlay:
 			err = src.openLayers()
 		case opTree:
@@ -236,6 +236,25 @@ func (s *source) openTree(t enforce.Tree) error {
 	}
 	s.fd, s.file = fd, st.Mode&unix.S_IFMT != unix.S_IFDIR
 	return nil
+}
+
+func (s *source) openBind(store string) error {
+	if s.stored {
+		return s.openStored(store)
+	}
+	return s.open()
+}
+
+// openStored opens a folder of the private home's store. Sessions write there, also at this moment:
+// one of them may put a link where the supervisor has just seen a folder.
+func (s *source) openStored(store string) error {
+	top, err := unix.Open(store, unix.O_PATH|unix.O_CLOEXEC|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(top)
+	s.fd, err = openBeneath(top, s.source, unix.O_DIRECTORY)
+	return err
 }
 
 // openLayers opens the three folders of an overlay. The private ones were written from inside

@@ -35,6 +35,7 @@ type step struct {
 	device   bool // device nodes on it work (only for binds of single nodes and devpts)
 	exec     bool // programs on it can be started
 	optional bool // skipped if the source does not exist on this host
+	stored   bool // the source is relative to the private home's store, and no link on the way to it counts
 	tree     int  // index into Spec.Trees for opTree
 }
 
@@ -125,10 +126,10 @@ func homeSteps(s enforce.Spec) []step {
 	home := s.Identity.Home
 	steps := []step{{op: opPrivate, target: home, mode: 0o700, exec: true}}
 	for _, dir := range s.HomeDirs {
-		steps = append(steps, step{op: opBind, source: path.Join(s.HomeStore, "home", dir), target: path.Join(home, dir), exec: true})
+		steps = append(steps, step{op: opBind, source: path.Join("home", dir), target: path.Join(home, dir), exec: true, stored: true})
 	}
 	for _, c := range s.Caches {
-		steps = append(steps, step{op: opOverlay, source: c.Lower, target: path.Join(home, c.Dir), data: path.Join(s.HomeStore, "cache", c.Dir), exec: true, optional: true})
+		steps = append(steps, step{op: opOverlay, source: c.Lower, target: path.Join(home, c.Dir), data: path.Join(s.CacheStore, c.Dir), exec: true, optional: true})
 	}
 	for _, f := range s.HomeFiles {
 		steps = append(steps, step{op: opFile, target: path.Join(home, f.Path), data: string(f.Data), mode: f.Mode})
@@ -160,6 +161,9 @@ func checkSpec(s enforce.Spec) error {
 		return fmt.Errorf("network mode %q: this build offers %q only", s.Net, enforce.NetNone)
 	}
 	paths := []string{s.Identity.Home, s.HomeStore}
+	if len(s.Caches) > 0 {
+		paths = append(paths, s.CacheStore)
+	}
 	paths = append(paths, s.Toolchains...)
 	for _, t := range s.Trees {
 		paths = append(paths, t.Path)

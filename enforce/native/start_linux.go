@@ -21,7 +21,7 @@ import (
 // are for overlays: overlayfs works with the rights of whoever mounted it, and its work folder
 // has mode 000 (ovl_workdir_create in the kernel's fs/overlayfs/super.c).
 var keeperCapabilities = []uintptr{
-	unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP,
+	unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP, unix.CAP_SYS_RESOURCE,
 	unix.CAP_DAC_OVERRIDE, unix.CAP_CHOWN, unix.CAP_FOWNER, unix.CAP_FSETID,
 }
 
@@ -83,10 +83,39 @@ func SetUp(s enforce.Spec) error {
 	if err := unix.Sethostname([]byte("coworker")); err != nil {
 		return stepError("sethostname in the new uts namespace", "coworker", err)
 	}
+	if err := boundNamespace(s); err != nil {
+		return err
+	}
 	if enforcetest.Off(s, enforce.NetEgress) || enforcetest.Off(s, enforce.NetLocal) {
 		return nil
 	}
 	return stepError("set up", "lo", loopbackUp())
+}
+
+// userLimits bound what counts against the person's uid on the whole host (namespaces(7),
+// /proc/sys/user): they are set in the session's own user namespace. No user namespace can be made
+// inside, whatever the system-call filter lets through, and watchers cannot use up the 128 inotify
+// instances that the person's own programs share.
+var userLimits = []struct{ name, value string }{
+	{"max_user_namespaces", "0"},
+	{"max_inotify_instances", "64"},
+}
+
+func boundNamespace(s enforce.Spec) error {
+	if enforcetest.Off(s, enforce.Priv) {
+		return nil
+	}
+	for _, l := range userLimits {
+		name := "/proc/sys/user/" + l.name
+		err := os.WriteFile(name, []byte(l.value), 0)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // max_inotify_instances came with Linux 4.13, and inotify may be left out
+		}
+		if err != nil {
+			return stepError("bound the user namespace", name, err)
+		}
+	}
+	return nil
 }
 
 // loopbackUp sets lo up in the new network namespace; the kernel adds 127.0.0.1/8 and ::1 itself.

@@ -189,7 +189,7 @@ func TestHostileCellBeforeReady(t *testing.T) {
 				s, err := Open(ctx, o)
 				var refused *RefusedError
 				if !errors.As(err, &refused) || s != nil {
-					t.Errorf("got %v, %v", s, err)
+					t.Errorf("got a session: %v, %v", s != nil, err)
 				} else if !strings.Contains(err.Error(), tt.want) {
 					t.Errorf("got %v, want %q", err, tt.want)
 				}
@@ -197,7 +197,7 @@ func TestHostileCellBeforeReady(t *testing.T) {
 			o.Program.Close()
 			goleak.VerifyNone(t, leaks)
 			if after := openFiles(t); after > before {
-				t.Errorf("%d descriptors are left", after-before)
+				t.Errorf("%d descriptors are left, now %q", after-before, descriptorTargets())
 			}
 		})
 	}

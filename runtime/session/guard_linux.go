@@ -46,6 +46,9 @@ func (s *Session) scanTrees(ctx context.Context) (err error) {
 	for i, t := range s.options.Spec.Trees {
 		cfg := s.options.Scan
 		cfg.NoMarks = cfg.NoMarks || s.options.OneCommand
+		if os.Geteuid() == 0 {
+			cfg.As = &treescan.Reader{UID: uint32(s.options.Spec.Identity.UID), GID: uint32(s.options.Spec.Identity.GID)}
+		}
 		cfg.Exclude = belowTree(t.Path, s.options.Exclude)
 		tree, err := guardTree(ctx, t, cfg, namedPaths{s.options.Lifted, s.options.Shown})
 		if err != nil {
@@ -100,7 +103,7 @@ func (g *guard) afterCall(ctx context.Context) error {
 		if t.watcher == nil {
 			continue
 		}
-		f, err := t.watcher.Sweep(ctx)
+		f, err := g.sweep(ctx, t)
 		if err != nil {
 			return g.lostWall(fmt.Errorf("sweep %q: %w", t.tree.Path, err))
 		}
@@ -120,24 +123,76 @@ func (g *guard) lostWall(err error) error {
 	return err
 }
 
+// maxPassesSettle bounds the passes of one sweep. Each can bring to light what a folder without
+// rights hid.
+const maxPassesSettle = 32
+
 // settle acts on findings until a sweep finds nothing more. Nothing inside runs meanwhile.
 func (g *guard) settle(ctx context.Context, t *guardedTree, f *treescan.Findings) error {
-	for range 8 {
+	for range maxPassesSettle {
 		if err := g.act(ctx, t, f); err != nil {
 			return err
 		}
 		var err error
-		if f, err = t.watcher.Sweep(ctx); err != nil {
+		if f, err = g.sweep(ctx, t); err != nil {
 			return err
 		}
 		if f.Empty() {
 			return nil
 		}
 	}
-	return errors.New("new findings in every pass while nothing inside could run; something outside keeps writing protected names")
+	// Folders without rights inside folders without rights, as an attack would make them: whole.
+	return g.holdUnseen(ctx, t, f)
+}
+
+// sweep looks for what is new. A folder that is too deep to be looked at was made inside, because
+// the first scan went through: it is held as a whole.
+func (g *guard) sweep(ctx context.Context, t *guardedTree) (*treescan.Findings, error) {
+	for range maxPassesSettle {
+		f, err := t.watcher.Sweep(ctx)
+		var limit *treescan.LimitError
+		if !errors.As(err, &limit) || limit.What != "depth" {
+			return f, err
+		}
+		if err := g.holdFolder(ctx, t, limit.At, fmt.Sprintf("it lies more than %d folders deep, where nobody looks", limit.Max)); err != nil {
+			return nil, err
+		}
+	}
+	return nil, errors.New("folders that are too deep to be looked at, in every pass")
+}
+
+// holdUnseen holds folders that still cannot be listed.
+func (g *guard) holdUnseen(ctx context.Context, t *guardedTree, f *treescan.Findings) error {
+	if len(f.Unreadable) == 0 {
+		return errors.New("new findings in every pass while nothing inside could run; something outside keeps writing protected names")
+	}
+	for _, u := range f.Unreadable {
+		if err := g.holdFolder(ctx, t, u.Rel, "cannot be listed, so nobody knows what is in it"); err != nil {
+			return err
+		}
+	}
+	last, err := g.sweep(ctx, t)
+	if err == nil && !last.Empty() {
+		err = errors.New("findings are left after the last pass")
+	}
+	return err
+}
+
+func (g *guard) holdFolder(ctx context.Context, t *guardedTree, rel, reason string) error {
+	item, err := g.store.Hold(ctx, held.Request{Root: t.root, Rel: rel, Session: g.session.id, Reason: reason, Rule: "sweep"})
+	if err != nil {
+		return err
+	}
+	t.watcher.Forget(rel)
+	return g.tell(ctx, t, []held.Item{item})
 }
 
 func (g *guard) act(ctx context.Context, t *guardedTree, f *treescan.Findings) error {
+	// Rights were taken away from a folder inside: it is given back to its owner to list, and the
+	// next pass looks into it.
+	if err := g.inspector(t).Reopen(f.Unreadable); err != nil {
+		return err
+	}
 	found := f.Protected[:0:0]
 	for _, p := range f.Protected {
 		if !t.isLifted(p.Rel, g.session.options.Lifted) {
@@ -246,7 +301,7 @@ func (g *guard) final(ctx context.Context) error {
 		if t.watcher == nil {
 			continue
 		}
-		f, err := t.watcher.Sweep(ctx)
+		f, err := g.sweep(ctx, t)
 		if err == nil && !f.Empty() {
 			err = g.settle(ctx, t, f)
 		}

@@ -6,7 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"coworker/enforce"
 	"coworker/platform/workfs"
@@ -15,7 +18,7 @@ import (
 // prepareHome makes the folders of the private home's store that the keeper attaches. What lies
 // in the store was written from inside earlier sessions, so no link in it is followed.
 func (s *Session) prepareHome() error {
-	spec := s.options.Spec
+	spec := &s.options.Spec
 	if err := makeStore(spec.HomeStore, spec.Identity); err != nil {
 		return fmt.Errorf("make the private home: %w", err)
 	}
@@ -28,8 +31,12 @@ func (s *Session) prepareHome() error {
 	for _, d := range spec.HomeDirs {
 		folders = append(folders, path.Join("home", d))
 	}
+	slot, err := s.cacheSlot()
+	if err != nil {
+		return fmt.Errorf("private caches in %q: %w", spec.HomeStore, err)
+	}
 	for _, c := range spec.Caches {
-		folders = append(folders, path.Join("cache", c.Dir, "upper"), path.Join("cache", c.Dir, "work"))
+		folders = append(folders, path.Join(slot, c.Dir, "upper"), path.Join(slot, c.Dir, "work"))
 		if dir, ok := persistent(c.Dir, spec.HomeDirs); ok {
 			folders = append(folders, path.Join("home", dir))
 		}
@@ -52,6 +59,39 @@ func (s *Session) prepareHome() error {
 		}
 	}
 	return nil
+}
+
+// maxSlots bounds the sessions that use the private caches of one workspace at the same time.
+const maxSlots = 256
+
+// cacheSlot takes a set of cache layers for this session alone. Two overlays on one upper folder
+// are undefined (Documentation/filesystems/overlayfs.rst, "Sharing and copying layers"). The next
+// session gets the first free set, which for one session at a time is always the same.
+func (s *Session) cacheSlot() (string, error) {
+	spec := &s.options.Spec
+	if len(spec.Caches) == 0 {
+		return "", nil
+	}
+	for n := range maxSlots {
+		name := filepath.Join(spec.HomeStore, fmt.Sprintf("slot-%d", n))
+		lock, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+		if err != nil {
+			return "", err
+		}
+		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			lock.Close()
+			continue
+		}
+		if err != nil {
+			return "", errors.Join(fmt.Errorf("lock %s: %w", name, err), lock.Close())
+		}
+		s.undo(lock.Close)
+		slot := fmt.Sprintf("cache/%d", n)
+		spec.CacheStore = filepath.Join(spec.HomeStore, slot)
+		return slot, nil
+	}
+	return "", fmt.Errorf("%d sessions use them at once", maxSlots)
 }
 
 // persistent reports whether a path below the home lies in a folder that persists.

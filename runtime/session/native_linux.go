@@ -89,7 +89,13 @@ func (k *keeperLink) fork(l enforce.Launch, peer *os.File) error {
 			return
 		}
 		defer close(k.ended)
-		if state, err := p.Wait(); err == nil {
+		state, err := p.Wait()
+		// Its last message tells more than its exit status: it may still be on its way.
+		select {
+		case <-k.received:
+		case <-time.After(time.Second):
+		}
+		if err == nil {
 			k.setHow("the keeper ended: " + state.String())
 		}
 	}()
@@ -135,7 +141,7 @@ func (k *keeperLink) launch(ctx context.Context, l enforce.Launch) (*enforce.Cel
 	name := fmt.Sprintf("/proc/%d/mountinfo", k.process.Pid)
 	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("open the cell's mount table: %w", err)
+		return nil, fmt.Errorf("open the cell's mount table: %w (%s)", err, k.howEnded())
 	}
 	mountInfo := os.NewFile(uintptr(fd), name)
 	var startedMsg wire.KeeperStarted
@@ -220,7 +226,7 @@ func (k *keeperLink) ask(request wire.Type, body any, want wire.Type, v any, fil
 	k.waiting = answer
 	k.stateMu.Unlock()
 	if err := k.conn.Send(request, body, files...); err != nil {
-		return err
+		return fmt.Errorf("keeper takes no %s: %w (%s)", request, err, k.howEnded())
 	}
 	var frame *wire.Frame
 	select {

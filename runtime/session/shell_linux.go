@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -134,22 +133,24 @@ func (st *shellState) parse() (*Shell, error) {
 	case st.result.Code != 0:
 		return nil, fmt.Errorf("the state of the shell could not be read: status %d %s", st.result.Code, st.result.Reason)
 	}
-	return parseShellState(st.out.Bytes())
+	return parseShellState(st.out.data)
 }
 
-// boundedBuffer refuses what goes over its bound; the writer then gets SIGPIPE.
+// boundedBuffer refuses what goes over its bound; the writer then gets SIGPIPE. It embeds no
+// bytes.Buffer: io.Copy would find ReadFrom, which knows no bound.
 type boundedBuffer struct {
-	bytes.Buffer
+	data []byte
 	max  int
 	over bool
 }
 
 func (b *boundedBuffer) Write(p []byte) (int, error) {
-	if b.Len()+len(p) > b.max {
+	if len(b.data)+len(p) > b.max {
 		b.over = true
 		return 0, os.ErrClosed
 	}
-	return b.Buffer.Write(p)
+	b.data = append(b.data, p...)
+	return len(p), nil
 }
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)

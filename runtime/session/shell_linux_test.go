@@ -2,6 +2,7 @@ package session
 
 import (
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -199,4 +200,12 @@ func FuzzParseShellState(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestBoundedBufferIsBounded(t *testing.T) {
+	b := &boundedBuffer{max: 1000}
+	n, err := io.Copy(b, strings.NewReader(strings.Repeat("x", 5000)))
+	if err == nil || n > 1000 || len(b.data) > 1000 || !b.over {
+		t.Errorf("%d bytes, %v", n, err)
+	}
 }

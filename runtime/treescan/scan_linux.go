@@ -177,7 +177,7 @@ func (w *walk) limit(what string, max int, at *node) error {
 		for name = at; name.depth > 1; name = name.parent {
 		}
 	}
-	return &LimitError{What: what, Root: w.root.Name(), Folder: name.rel(), Max: max}
+	return &LimitError{What: what, Root: w.root.Name(), Folder: name.rel(), At: at.rel(), Max: max}
 }
 
 // blocked is an error other than a missing right: it refuses, and says how to go on.

@@ -33,10 +33,17 @@ type Config struct {
 	// inotify instance waits for the kernel's grace period, about 10 ms, in the middle of the exit.
 	NoMarks bool
 
+	// As is whom the cell runs as, where the scan itself has more rights (root). What that user could not list counts as
+	// unreadable, as it would in a scan of their own.
+	As *Reader
+
 	MaxEntries int // default 2,000,000
 	MaxDepth   int // default 1,024; a depth costs one open descriptor
 	MaxMounts  int // default 8,192 pins, covers and masks; the kernel's own limit is fs.mount-max
 }
+
+// Reader is a user without any capability.
+type Reader struct{ UID, GID uint32 }
 
 func (c Config) withDefaults() Config {
 	if c.MaxEntries == 0 {
@@ -132,6 +139,7 @@ type LimitError struct {
 	What   string // "entries", "depth", "mounts"
 	Root   string
 	Folder string // the folder to exclude
+	At     string // where the walk stood; for "depth" the first folder that is too deep
 	Max    int
 }
 

@@ -286,6 +286,11 @@ func (v *visitor) enter(ctx context.Context, dir *workfs.Dir, n *node, s below) 
 		return v.limit("depth", v.cfg.MaxDepth, c)
 	}
 	sub, err := dir.OpenDir(s.name)
+	if err == nil && v.cfg.As != nil {
+		if err = v.cfg.As.list(sub); err != nil {
+			sub.Close()
+		}
+	}
 	switch {
 	case err == nil:
 	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ELOOP):
@@ -307,6 +312,26 @@ func (v *visitor) enter(ctx context.Context, dir *workfs.Dir, n *node, s below) 
 		v.pending.Done()
 		return v.visit(ctx, sub, c)
 	}
+}
+
+// list reports fs.ErrPermission if the reader may not list a folder, by its mode alone: access lists
+// are not asked, so a folder may count as unreadable that is not, which hides more, never less.
+func (r *Reader) list(dir *workfs.Dir) error {
+	info, err := dir.Stat()
+	if err != nil {
+		return err
+	}
+	need := fs.FileMode(0o005)
+	switch {
+	case info.UID == r.UID:
+		need = 0o500
+	case info.GID == r.GID:
+		need = 0o050
+	}
+	if info.Mode&need != need {
+		return fs.ErrPermission
+	}
+	return nil
 }
 
 func (v *visitor) unreadable(parent *workfs.Dir, n *node) error {
