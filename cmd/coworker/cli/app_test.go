@@ -146,7 +146,11 @@ func TestParsePorts(t *testing.T) {
 // TestReportKeys: the contract has these keys, and lists are never null.
 func TestReportKeys(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "r.json")
-	if err := newReport().write(newEnvironment(Streams{}), file); err != nil {
+	d, err := newEnvironment(Streams{}).openDestination(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := newReport().write(d); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(file)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -140,13 +141,20 @@ func hasEmpty(list []string) bool {
 // runExec carries out exec and writes the report, whatever happened.
 func runExec(c *cli.Context, e *environment) error {
 	f, err := parseExec(c)
+	if f.report == "" {
+		if err == nil {
+			err = execute(c.Context, e, f, newReport())
+		}
+		return err
+	}
+	d, destinationErr := e.openDestination(f.report)
+	if destinationErr != nil {
+		return errors.Join(err, &usageError{text: destinationErr.Error(), hint: "nothing was run; --report needs a file in a folder that is there"})
+	}
 	r := newReport()
 	if err == nil {
 		err = execute(c.Context, e, f, r)
 	}
-	if f.report == "" {
-		return err
-	}
 	r.ExitCode = ExitCode(err)
-	return joinReport(err, r.write(e, f.report))
+	return joinReport(err, r.write(d))
 }

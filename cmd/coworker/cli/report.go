@@ -4,12 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"time"
 
 	"coworker/enforce"
-	"coworker/platform/atomicfile"
 	"coworker/runtime/session"
 )
 
@@ -45,40 +42,13 @@ func newReport() *report {
 	}
 }
 
-// write replaces the file in one step. Devices and pipes (/dev/stdout, a FIFO of a script) cannot be replaced and
-// are written to.
-func (r *report) write(e *environment, file string) error {
+// write stores the report.
+func (r *report) write(d *destination) error {
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
-	data = append(data, '\n')
-	switch file { // opening these anew needs rights on somebody else's pipe or terminal
-	case "/dev/stdout":
-		_, err := e.out.Write(data)
-		return err
-	case "/dev/stderr":
-		_, err := e.err.Write(data)
-		return err
-	}
-	info, err := os.Stat(file)
-	if err == nil && !info.Mode().IsRegular() && !info.IsDir() {
-		return appendTo(file, data)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return atomicfile.Write(file, data)
-}
-
-func appendTo(file string, data []byte) (err error) {
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	_, err = f.Write(data)
-	return err
+	return d.write(append(data, '\n'))
 }
 
 // joinReport says that the report is missing. The exit code stays the command's own if it had one to give: the

@@ -1,0 +1,4 @@
+package cli
+
+// nonBlocking has no meaning for files here.
+const nonBlocking = 0
