@@ -150,3 +150,26 @@ func (s *Session) Shared() (folders, files int) {
 	}
 	return folders, files
 }
+
+// tellWorktree says what git needs in a workspace whose repository lies elsewhere.
+func (s *Session) tellWorktree() {
+	for _, t := range s.guard.trees {
+		if t.scan == nil || t.tree.Path != s.options.Spec.Workspace {
+			continue
+		}
+		for _, r := range t.scan.Repositories {
+			if r.Rel == ".git" && r.Outside && !s.shows(r.Gitdir) {
+				s.options.Notify(Notice{
+					Text: fmt.Sprintf("git does not work in %q: its repository is %q, which is not visible", t.tree.Path, r.Gitdir),
+					Hint: fmt.Sprintf("--write %q shows the repository, with its hooks and configuration protected", path.Dir(path.Dir(r.Gitdir))),
+				})
+			}
+		}
+	}
+}
+
+func (s *Session) shows(p string) bool {
+	return slices.ContainsFunc(s.options.Spec.Trees, func(t enforce.Tree) bool {
+		return p == t.Path || strings.HasPrefix(p, t.Path+"/")
+	})
+}

@@ -215,6 +215,10 @@ func (s *Session) complete(ctx context.Context, scratch *enforce.Tree) (enforce.
 		return enforce.Spec{}, err
 	}
 	s.lap("scan")
+	if err := errors.Join(s.reportInterrupted(ctx), s.openJournal()); err != nil {
+		return enforce.Spec{}, err
+	}
+	s.tellWorktree()
 	if err := s.prepareHome(); err != nil {
 		return enforce.Spec{}, err
 	}
