@@ -38,6 +38,13 @@ const (
 	maxJournalSize = 8 << 20
 )
 
+// unfinished marks a journal whose supervisor is about to lock it. One that was killed right then
+// leaves a file of no use and no harm behind; it is removed after a while.
+const (
+	unfinished      = ".new"
+	unfinishedLimit = time.Hour
+)
+
 // openJournal writes the journal of this session and holds its lock until the session has ended.
 func (s *Session) openJournal() error {
 	j := journal{Session: s.id, Started: s.options.Now().UTC(), Trees: []journalTree{}}
@@ -62,7 +69,10 @@ func (s *Session) openJournal() error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	f, err := os.OpenFile(filepath.Join(dir, s.id), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	// Under another name until it is locked and whole: an unlocked one is taken for that of a
+	// supervisor that was killed.
+	final := filepath.Join(dir, s.id)
+	f, err := os.OpenFile(final+unfinished, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
@@ -70,7 +80,10 @@ func (s *Session) openJournal() error {
 		_, err = f.Write(data)
 	}
 	if err == nil {
-		s.undo(func() error { return errors.Join(os.Remove(f.Name()), f.Close()) })
+		err = os.Rename(f.Name(), final)
+	}
+	if err == nil {
+		s.undo(func() error { return errors.Join(os.Remove(final), f.Close()) })
 		return nil
 	}
 	return errors.Join(fmt.Errorf("journal %q: %w", f.Name(), err), os.Remove(f.Name()), f.Close())
@@ -87,11 +100,21 @@ func (s *Session) reportInterrupted(ctx context.Context) error {
 		return fmt.Errorf("journals: %w", err)
 	}
 	for _, e := range entries[:min(len(entries), maxJournals)] {
+		if strings.HasSuffix(e.Name(), unfinished) {
+			s.removeUnfinished(filepath.Join(dir, e.Name()), e)
+			continue
+		}
 		if err := s.readJournal(ctx, filepath.Join(dir, e.Name())); err != nil {
 			return fmt.Errorf("journal %q: %w", e.Name(), err)
 		}
 	}
 	return nil
+}
+
+func (s *Session) removeUnfinished(file string, e os.DirEntry) {
+	if info, err := e.Info(); err == nil && s.options.Now().Sub(info.ModTime()) > unfinishedLimit {
+		os.Remove(file) // another session may have been faster
+	}
 }
 
 // readJournal looks at one journal. One that is locked belongs to a session that lives.

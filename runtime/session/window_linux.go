@@ -231,7 +231,7 @@ func accepted(rel string, last, current []byte) (want []byte, reason string) {
 }
 
 // exchange puts bytes at a path, in a new file. If another version than the one that was judged
-// stood there by then, that one is put back, to be judged in the next pass.
+// stands there by then, nothing changes and that one is judged in the next pass.
 func (g *guard) exchange(t *guardedTree, rel string, want, judged []byte) (swapped bool, err error) {
 	side := rel + ".coworker-" + randomName(4)
 	info, err := t.root.Lstat(rel)
@@ -245,6 +245,16 @@ func (g *guard) exchange(t *guardedTree, rel string, want, judged []byte) (swapp
 		return false, err
 	}
 	defer func() { err = errors.Join(err, t.root.RemoveAll(side, workfs.DefaultBounds)) }()
+	if rule, ok := protect.Match(rel, false); ok && rule.Check == protect.HoldConfig {
+		defer lockConfig(t, rel)()
+	}
+	now, _, err := t.root.ReadFile(rel, maxPinned)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !bytes.Equal(now, judged) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
 	if err := t.root.Exchange(side, rel); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return false, nil
@@ -255,5 +265,25 @@ func (g *guard) exchange(t *guardedTree, rel string, want, judged []byte) (swapp
 	if err == nil && bytes.Equal(displaced, judged) {
 		return true, nil
 	}
+	// A writer that takes no lock came between the look and the exchange.
 	return false, errors.Join(err, t.root.Exchange(side, rel))
+}
+
+// lockConfig keeps git on the host from changing a configuration between the look at it and the
+// exchange, by the name that git itself uses (a folder locks as well as a file: git creates with
+// O_EXCL). It is held for some system calls, without a write to the disk among them. A lock that
+// somebody keeps is not waited for long: the look at the displaced version is there in any case.
+func lockConfig(t *guardedTree, rel string) (unlock func()) {
+	lock := rel + ".lock"
+	for range 50 {
+		err := t.root.Mkdir(lock, 0o700)
+		if err == nil {
+			return func() { t.root.RemoveAll(lock, workfs.Bounds{Entries: 1, Depth: 1}) }
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return func() {}
 }
