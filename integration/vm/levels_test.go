@@ -50,6 +50,7 @@ func TestCompare(t *testing.T) {
 	for _, c := range []struct{ name, old, new, want string }{
 		{"same", "", "", ""},
 		{"lower level", `"level":"enforced"`, `"level":"partial"`, "level partial, want enforced"},
+		{"higher level", `"level":"enforced"`, `"level":"hardened"`, "level hardened, want enforced"},
 		{"mechanism lost", `"landlock",`, ``, "wall fs.read: mechanisms"},
 		{"mechanism won", `["pidns"]`, `["pidns","cgroup.kill"]`, "wall life: mechanisms"},
 		{"wall lost", `"life":{"verified":true`, `"life":{"verified":false`, "wall life: verified=false"},
