@@ -27,6 +27,7 @@ type guard struct {
 
 	mu    sync.Mutex // one freeze at a time: a sweep or the repair of a window
 	dead  bool       // the cell has ended: covers are of no use any more
+	swept bool       // the last sweep came to its end
 	items []held.Item
 	stop  *os.File // closing it ends the watch
 	wake  *os.File
@@ -312,6 +313,7 @@ func (g *guard) final(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("last sweep of %q: %w", t.tree.Path, err))
 		}
 	}
+	g.swept = len(errs) == 0
 	return errors.Join(errs...)
 }
 

@@ -83,7 +83,8 @@ func (s *Session) openJournal() error {
 		err = os.Rename(f.Name(), final)
 	}
 	if err == nil {
-		s.undo(func() error { return errors.Join(os.Remove(final), f.Close()) })
+		s.journal = f
+		s.journalName = final
 		return nil
 	}
 	return errors.Join(fmt.Errorf("journal %q: %w", f.Name(), err), os.Remove(f.Name()), f.Close())
@@ -109,6 +110,19 @@ func (s *Session) reportInterrupted(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// closeJournal ends the journal, after the last sweep. If that one did not come to its end the
+// journal stays, and the next session in the folder tells about this one.
+func (s *Session) closeJournal() error {
+	if s.journal == nil {
+		return nil
+	}
+	var err error
+	if s.guard.swept {
+		err = os.Remove(s.journalName)
+	}
+	return errors.Join(err, s.journal.Close())
 }
 
 func (s *Session) removeUnfinished(file string, e os.DirEntry) {

@@ -59,6 +59,8 @@ type Session struct {
 	attestID    string
 	crash       *crashLog
 	cleanUp     []func() error // in the order in which things were made
+	journal     *os.File       // locked while the session lives
+	journalName string
 	phases      map[string]time.Duration
 	lastLap     time.Time
 
@@ -173,7 +175,8 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 		return err
 	}
 	s.link = newCellLink(conn)
-	s.undo(func() error { return s.guard.close() })
+	s.undo(s.guard.close)
+	s.undo(s.closeJournal)
 	s.undo(func() error { return s.guard.final(context.WithoutCancel(ctx)) })
 	s.undo(s.crash.close)
 	s.undo(func() error { s.link.fail(os.ErrClosed); return nil })
