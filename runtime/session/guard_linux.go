@@ -164,10 +164,11 @@ func (g *guard) sweep(ctx context.Context, t *guardedTree) (*treescan.Findings, 
 
 // holdUnseen holds folders that still cannot be listed.
 func (g *guard) holdUnseen(ctx context.Context, t *guardedTree, f *treescan.Findings) error {
-	if len(f.Unreadable) == 0 {
+	unseen := g.madeInside(f.Unreadable)
+	if len(unseen) == 0 {
 		return errors.New("new findings in every pass while nothing inside could run; something outside keeps writing protected names")
 	}
-	for _, u := range f.Unreadable {
+	for _, u := range unseen {
 		if err := g.holdFolder(ctx, t, u.Rel, "cannot be listed, so nobody knows what is in it"); err != nil {
 			return err
 		}
@@ -177,6 +178,12 @@ func (g *guard) holdUnseen(ctx context.Context, t *guardedTree, f *treescan.Find
 		err = errors.New("findings are left after the last pass")
 	}
 	return err
+}
+
+// madeInside leaves out folders of other users: nothing inside can have made them or look into them.
+func (g *guard) madeInside(list []treescan.Unreadable) []treescan.Unreadable {
+	uid := uint32(g.session.options.Spec.Identity.UID)
+	return slices.DeleteFunc(slices.Clone(list), func(u treescan.Unreadable) bool { return u.UID != uid })
 }
 
 func (g *guard) holdFolder(ctx context.Context, t *guardedTree, rel, reason string) error {
@@ -191,7 +198,7 @@ func (g *guard) holdFolder(ctx context.Context, t *guardedTree, rel, reason stri
 func (g *guard) act(ctx context.Context, t *guardedTree, f *treescan.Findings) error {
 	// Rights were taken away from a folder inside: it is given back to its owner to list, and the
 	// next pass looks into it.
-	if err := g.inspector(t).Reopen(f.Unreadable); err != nil {
+	if err := g.inspector(t).Reopen(g.madeInside(f.Unreadable)); err != nil {
 		return err
 	}
 	found := f.Protected[:0:0]
