@@ -283,12 +283,21 @@ func (g *guard) tell(ctx context.Context, t *guardedTree, items []held.Item) err
 			Reason: it.Reason, Args: []string{it.ID, it.Rule}, Result: it.Digest,
 		})
 		g.session.options.Notify(Notice{
-			Text: fmt.Sprintf("held %q: %s", path.Join(t.tree.Path, it.Rel), it.Reason),
+			Text: fmt.Sprintf("held %q: %s", shorten(path.Join(t.tree.Path, it.Rel)), it.Reason),
 			Hint: "coworker held keep " + it.ID + " puts it back; coworker held drop " + it.ID + " deletes it",
 		})
 	}
 	g.items = append(g.items, items...)
 	return g.session.record(ctx, rows...)
+}
+
+// shorten keeps a path that was made to be long from filling a person's screen; the row has it all.
+func shorten(p string) string {
+	const head, tail = 120, 60
+	if len(p) <= head+tail+10 {
+		return p
+	}
+	return p[:head] + " … " + p[len(p)-tail:]
 }
 
 // Held lists what the session held back so far.
