@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"coworker/platform/filelock"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -24,7 +26,7 @@ func claim(parent, name string, h hierarchy) (dir, error) {
 		return dir{}, fmt.Errorf("open %s: %w", parent, unwrapPath(err))
 	}
 	defer gate.Close()
-	alone := lockWithin(gate, gateLimit)
+	alone := filelock.Within(gate, gateLimit)
 	if alone {
 		if err := removeStale(parent, h); err != nil {
 			return dir{}, err
@@ -34,7 +36,7 @@ func claim(parent, name string, h hierarchy) (dir, error) {
 	if err := os.Mkdir(d.path, 0o755); err != nil {
 		return dir{}, fmt.Errorf("make %s: %w", d.path, unwrapPath(err))
 	}
-	if d.owner, err = os.Open(d.path); err == nil && !lockWithin(d.owner, gateLimit) {
+	if d.owner, err = os.Open(d.path); err == nil && !filelock.Within(d.owner, gateLimit) {
 		err = errors.Join(errors.New("another process holds its lock"), d.owner.Close())
 	}
 	if err != nil {
@@ -45,22 +47,6 @@ func claim(parent, name string, h hierarchy) (dir, error) {
 
 // gateLimit bounds the wait for a supervisor that looks for stale folders at this moment.
 const gateLimit = 2 * time.Second
-
-// lockWithin takes an exclusive lock, waiting a bounded time: a descriptor that a stopped process
-// holds must not stop everybody else.
-func lockWithin(f *os.File, limit time.Duration) bool {
-	deadline := time.Now().Add(limit)
-	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil || !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return err == nil
-		}
-		if time.Now().After(deadline) {
-			return false
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
 
 // removeStale removes the folders below parent that no supervisor holds.
 func removeStale(parent string, h hierarchy) error {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"coworker/enforce"
+	"coworker/platform/filelock"
 	"coworker/platform/workfs"
 )
 
@@ -78,13 +79,9 @@ func (s *Session) cacheSlot() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if errors.Is(err, unix.EWOULDBLOCK) {
+		if !filelock.Try(lock) {
 			lock.Close()
 			continue
-		}
-		if err != nil {
-			return "", errors.Join(fmt.Errorf("lock %s: %w", name, err), lock.Close())
 		}
 		s.undo(lock.Close)
 		slot := fmt.Sprintf("cache/%d", n)

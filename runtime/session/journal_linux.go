@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"coworker/platform/filelock"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -76,7 +78,10 @@ func (s *Session) openJournal() error {
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
+	if !filelock.Try(f) {
+		err = errors.New("another process holds its lock")
+	}
+	if err == nil {
 		_, err = f.Write(data)
 	}
 	if err == nil {
@@ -141,7 +146,7 @@ func (s *Session) readJournal(ctx context.Context, file string) error {
 		return err
 	}
 	defer f.Close()
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if !filelock.Try(f) {
 		return nil
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxJournalSize))

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"coworker/platform/filelock"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -35,7 +37,7 @@ func newOwnFolder(parent, name string) (_ *ownFolder, err error) {
 		return nil, err
 	}
 	defer gate.Close()
-	if lockWithin(gate, gateLimit) {
+	if filelock.Within(gate, gateLimit) {
 		if err := removeLeftovers(parent); err != nil {
 			return nil, err
 		}
@@ -44,28 +46,13 @@ func newOwnFolder(parent, name string) (_ *ownFolder, err error) {
 	if err := os.Mkdir(o.path, 0o700); err != nil {
 		return nil, err
 	}
-	if o.owner, err = os.Open(o.path); err == nil && !lockWithin(o.owner, gateLimit) {
+	if o.owner, err = os.Open(o.path); err == nil && !filelock.Within(o.owner, gateLimit) {
 		err = fmt.Errorf("another process holds the lock of %q", o.path)
 	}
 	if err != nil {
 		return nil, errors.Join(err, o.remove())
 	}
 	return o, nil
-}
-
-// lockWithin takes an exclusive lock, waiting a bounded time.
-func lockWithin(f *os.File, limit time.Duration) bool {
-	deadline := time.Now().Add(limit)
-	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil || !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return err == nil
-		}
-		if time.Now().After(deadline) {
-			return false
-		}
-		time.Sleep(time.Millisecond)
-	}
 }
 
 func removeLeftovers(parent string) error {
