@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"coworker/platform/filelock"
-
 	"golang.org/x/sys/unix"
+
+	"coworker/platform/filelock"
 )
 
 // claim makes a session's folder and locks it for as long as the supervisor lives: the kernel drops

@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"coworker/platform/filelock"
-
 	"golang.org/x/sys/unix"
+
+	"coworker/platform/filelock"
 )
 
 // journal says what protected names stood in a session's trees before it ran anything. The last

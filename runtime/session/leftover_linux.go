@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"coworker/platform/filelock"
-
 	"golang.org/x/sys/unix"
+
+	"coworker/platform/filelock"
 )
 
 // ownFolder is a folder of one session in a folder that all sessions share. The supervisor holds a
