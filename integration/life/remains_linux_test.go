@@ -92,11 +92,12 @@ func groups() []string {
 	return found
 }
 
-// files finds what sessions left in their folders: nothing may be there but what is documented.
+// files finds what sessions left in their folders: nothing may be there but what is documented. The
+// journal of a killed session stays in running until the next one in that folder tells about it.
 func files(p plan.Place) []string {
 	var found []string
 	for dir, allowed := range map[string]string{
-		p.State: " probe held ", filepath.Join(p.State, "probe"): " ", filepath.Join(p.State, "held"): " ",
+		p.State: " probe held running ", filepath.Join(p.State, "probe"): " ", filepath.Join(p.State, "held"): " ",
 		p.Store: " home cache probe ", filepath.Join(p.Store, "probe"): " ",
 	} {
 		entries, err := os.ReadDir(dir)

@@ -47,6 +47,9 @@ const (
 	unfinishedLimit = time.Hour
 )
 
+// journalLimit is how long a journal waits for somebody to work in its folder again.
+const journalLimit = 90 * 24 * time.Hour
+
 // openJournal writes the journal of this session and holds its lock until the session has ended.
 func (s *Session) openJournal() error {
 	j := journal{Session: s.id, Started: s.options.Now().UTC(), Trees: []journalTree{}}
@@ -169,7 +172,7 @@ func (s *Session) readJournal(ctx context.Context, file string) error {
 			}
 		}
 	}
-	if !mine {
+	if !mine && s.options.Now().Sub(j.Started) < journalLimit {
 		return nil // another folder's; told when somebody works there
 	}
 	return os.Remove(file)
