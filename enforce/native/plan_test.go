@@ -22,7 +22,7 @@ func sampleSpec() enforce.Spec {
 			{Path: "/home/ada/note", Writable: true, File: true},
 		},
 		Identity:  enforce.Identity{UID: 1000, GID: 1000, Name: "ada", Home: "/home/ada"},
-		HomeStore: "/home/ada/.cache/coworker/homes/k", HomeDirs: []string{".cache", ".local/share"},
+		HomeStore: "/home/ada/.cache/coworker/homes/k", CacheStore: "/home/ada/.cache/coworker/homes/k/cache/0", HomeDirs: []string{".cache", ".local/share"},
 		HomeFiles:  []enforce.File{{Path: ".gitconfig", Data: []byte("[user]\n"), Mode: 0o644}},
 		Caches:     []enforce.Cache{{Dir: "go/pkg/mod", Lower: "/home/ada/go/pkg/mod"}},
 		Toolchains: []string{"/home/ada/.rustup/toolchains"},

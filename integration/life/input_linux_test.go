@@ -265,7 +265,7 @@ func TestTreeIsGone(t *testing.T) {
 		"another device": func(o *session.Options) { o.Spec.Trees[0].Device++ },
 		"another inode":  func(o *session.Options) { o.Spec.Trees[0].Inode++ },
 		"a file":         func(o *session.Options) { o.Spec.Trees[0].Path = "/etc/passwd" },
-		"the root":       func(o *session.Options) { o.Spec.Trees[0].Path = "/" },
+		"the root":       func(o *session.Options) { o.Spec.Trees[0].Path, o.Spec.Trees[0].Writable = "/", false },
 		"a network":      func(o *session.Options) { o.Spec.Net = "open" },
 	} {
 		t.Run(name, func(t *testing.T) {

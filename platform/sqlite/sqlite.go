@@ -21,6 +21,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	driver "modernc.org/sqlite"
 )
@@ -75,10 +76,33 @@ func Open(ctx context.Context, path string, migrations ...Migration) (_ *DB, err
 			err = errors.Join(err, db.Close())
 		}
 	}()
-	if err := db.migrate(ctx, migrations); err != nil {
+	if err := db.migratePatiently(ctx, migrations); err != nil {
 		return nil, err
 	}
 	return db, nil
+}
+
+// openPatience bounds the attempts to open a database that others open, too.
+const (
+	openPatience = 10 * time.Second
+	openPause    = 5 * time.Millisecond
+)
+
+// migratePatiently tries again while others are busy. SQLite gives SQLITE_BUSY at once, without
+// asking the busy handler, when two connections switch a new file to WAL or recover its log at the
+// same time (https://www.sqlite.org/wal.html, "Sometimes Queries Return SQLITE_BUSY In WAL Mode").
+func (db *DB) migratePatiently(ctx context.Context, migrations []Migration) error {
+	for deadline := time.Now().Add(openPatience); ; {
+		err := db.migrate(ctx, migrations)
+		if err == nil || !errors.Is(err, ErrBusy) || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(openPause):
+		}
+	}
 }
 
 func writerParams() url.Values {

@@ -28,6 +28,7 @@ type guard struct {
 	mu    sync.Mutex // one freeze at a time: a sweep or the repair of a window
 	dead  bool       // the cell has ended: covers are of no use any more
 	swept bool       // the last sweep came to its end
+	live  bool       // commands may have run
 	items []held.Item
 	stop  *os.File // closing it ends the watch
 	wake  *os.File
@@ -313,6 +314,10 @@ func (g *guard) final(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.dead = true
+	if !g.live {
+		g.swept = true
+		return nil // nothing inside ever ran: what is new is the person's
+	}
 	var errs []error
 	for _, t := range g.trees {
 		if t.watcher == nil {
@@ -361,8 +366,9 @@ func (g *guard) whileFrozen(f func() error) error {
 	return errors.Join(f(), thaw())
 }
 
-// startWatch follows the cell's mount table until endWatch.
+// startWatch follows the cell's mount table until endWatch. From here on commands may run.
 func (g *guard) startWatch() error {
+	g.live = true
 	if g.session.cell.MountInfo == nil {
 		return nil
 	}

@@ -37,7 +37,7 @@ func (v *visitor) visit(ctx context.Context, dir *workfs.Dir, n *node) error {
 	}
 	walkable, err := v.identify(dir, n)
 	if err != nil {
-		return v.blocked(n, err)
+		return v.gone(n, err)
 	}
 	if !walkable {
 		return nil
@@ -45,7 +45,7 @@ func (v *visitor) visit(ctx context.Context, dir *workfs.Dir, n *node) error {
 	// Marked before it is read: a name made after the reading is an event.
 	if v.mark != nil {
 		if err := v.mark(dir, n); err != nil {
-			return v.blocked(n, err)
+			return v.gone(n, err)
 		}
 	}
 	subs, err := v.read(dir, n)
@@ -58,6 +58,15 @@ func (v *visitor) visit(ctx context.Context, dir *workfs.Dir, n *node) error {
 		}
 	}
 	return nil
+}
+
+// gone passes over a folder that was removed after it was opened: there is nothing in it, and nothing can come into it.
+func (v *visitor) gone(n *node, err error) error {
+	if n.parent != nil && errors.Is(err, syscall.ENOENT) {
+		v.found.Raced++
+		return nil
+	}
+	return v.blocked(n, err)
 }
 
 // identify notes where a folder is. Another mount is reported and walked like the rest, since a recursive bind takes it
@@ -87,7 +96,7 @@ func (v *visitor) read(dir *workfs.Dir, n *node) ([]below, error) {
 	}
 	var limit *LimitError
 	if err != nil && !errors.As(err, &limit) {
-		err = v.blocked(n, err)
+		err = v.gone(n, err)
 	}
 	if !n.read {
 		n.read = true

@@ -291,8 +291,13 @@ func (w *Watcher) lit() string {
 	reason := ""
 	for rel := range w.dark {
 		dir, err := w.root.OpenDir(rel)
+		if err == nil && w.cfg.As != nil {
+			err = w.cfg.As.list(dir)
+		}
 		if err == nil {
 			_, err = dir.Lstat("x")
+		}
+		if dir != nil {
 			dir.Close()
 		}
 		if errors.Is(err, fs.ErrPermission) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -266,5 +267,30 @@ func BenchmarkScan(b *testing.B) {
 				must(b, err)
 			}
 		})
+	}
+}
+
+// TestForeignFoldersAreToldOnce: for a scan with more rights than the cell, a folder that the cell's user could not list
+// is unreadable from the start, and no news later.
+func TestForeignFoldersAreToldOnce(t *testing.T) {
+	if os.Geteuid() != 0 {
+		return // only root has more rights
+	}
+	for _, marks := range []bool{true, false} {
+		dir := t.TempDir()
+		put(t, dir, "a/x=", "b/x=")
+		must(t, os.Chown(filepath.Join(dir, "a"), 54321, 54321), os.Chmod(filepath.Join(dir, "a"), 0o700))
+		must(t, os.Chmod(filepath.Join(dir, "b"), 0))
+		w, r, err := Watch(t.Context(), open(t, dir), Config{As: &Reader{}, NoMarks: !marks})
+		must(t, err)
+		defer w.Close()
+		if len(r.Unreadable) != 2 {
+			t.Errorf("marks %v: unreadable %v", marks, r.Unreadable)
+		}
+		for range 2 {
+			if f := sweepOnce(t, w); !f.Empty() {
+				t.Errorf("marks %v: %+v", marks, f)
+			}
+		}
 	}
 }
