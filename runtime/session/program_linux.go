@@ -64,19 +64,39 @@ func openProgram(path, digest string) (*os.File, error) {
 	return mem, nil
 }
 
+// sealedCopy copies the file into memory without a detour through this process, seals it, and then
+// checks the bytes that can no longer change.
 func sealedCopy(mem, file *os.File, digest string) error {
-	hash := sha256.New()
-	if _, err := io.Copy(io.MultiWriter(mem, hash), io.LimitReader(file, maxProgram)); err != nil {
-		return fmt.Errorf("copy into memory: %w", err)
+	info, err := file.Stat()
+	if err != nil {
+		return err
 	}
-	if got := hex.EncodeToString(hash.Sum(nil)); got != digest {
-		return fmt.Errorf("its SHA-256 is %s, this build expects %s", got, digest)
+	if !info.Mode().IsRegular() || info.Size() == 0 || info.Size() > maxProgram {
+		return fmt.Errorf("it is no program: mode %v, %d bytes", info.Mode(), info.Size())
+	}
+	for left := int(info.Size()); left > 0; {
+		n, err := unix.Sendfile(int(mem.Fd()), int(file.Fd()), nil, left)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || n == 0 {
+			return fmt.Errorf("copy into memory: %d of %d bytes are missing: %w", left, info.Size(), errors.Join(err, io.ErrUnexpectedEOF))
+		}
+		left -= n
 	}
 	const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
 	if _, err := unix.FcntlInt(mem.Fd(), unix.F_ADD_SEALS, seals); err != nil {
 		return fmt.Errorf("seal: %w", err)
 	}
-	return nil
+	data, err := unix.Mmap(int(mem.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_POPULATE)
+	if err != nil {
+		return fmt.Errorf("map the copy: %w", err)
+	}
+	sum := sha256.Sum256(data)
+	if got := hex.EncodeToString(sum[:]); got != digest {
+		err = fmt.Errorf("its SHA-256 is %s, this build expects %s", got, digest)
+	}
+	return errors.Join(err, unix.Munmap(data))
 }
 
 // verifiedFile is for hosts that forbid programs in memory: the descriptor that was read is the
