@@ -36,7 +36,7 @@ func TestByContent(t *testing.T) {
 	hidden := []struct{ name, head string }{
 		{"a.pem", key}, {"a.pem", "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n" + key}, {"a.key", "-----BEGIN OPENSSH PRIVATE KEY-----"},
 		{"a.key", "-----BEGIN ENCRYPTED PRIVATE KEY-----"}, {"a.key", "-----BEGIN PGP PRIVATE KEY BLOCK-----"}, {"a.key", "AGE-SECRET-KEY-1QQ"}, {"a.pem", "\xef\xbb\xbf" + key},
-		{".npmrc", "//registry.npmjs.org/:_authToken=npm_abcdef123456\n"}, {".npmrc", "_auth=YWxhZGRpbg==\n"}, {".npmrc", "//r.example:8080/:_password=\"c2VjcmV0\"\n"},
+		{".npmrc", "//registry.example/:_authToken=npm_abcdef123456\n"}, {".npmrc", "_auth=YWxhZGRpbg==\n"}, {".npmrc", "//r.example:8080/:_password=\"c2VjcmV0\"\n"},
 		{"credentials.json", `{"type":"service_account","private_key":"-----BEGIN PRIVATE KEY-----\nMII"}`}, {"credentials.json", `{"installed":{"client_secret":"GOCSPX-123456"}}`},
 		{"secrets.yml", "production:\n  secret_key_base: 0123456789abcdef\n"}, {"terraform.tfstate", "  \"master_password\": \"hunter22\",\n"}, {"x.tfvars", "db_password = \"hunter22\"\n"},
 		{"prod.env", "API_TOKEN=abcdefgh\n"}, {"prod.env", "export DB_PASSWORD='hunter22'\n"}, {"config/master.key", "0123456789abcdef0123456789abcdef\n"},

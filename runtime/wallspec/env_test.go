@@ -157,7 +157,7 @@ func TestSecretValue(t *testing.T) {
 		}
 	}
 	for _, v := range []string{"", "1", "production", "/usr/lib/jvm/java-17-openjdk-amd64", "x86_64-unknown-linux-gnu", "2026-11-30T19:00:00Z",
-		"https://proxy.golang.org,direct", "go1.27.3", "en_US.UTF-8", "-O2 -g -march=x86-64-v3", "AbstractSingletonProxyFactoryBean", "20261130190000123456789",
+		"https://proxy.example,direct", "go1.27.3", "en_US.UTF-8", "-O2 -g -march=x86-64-v3", "AbstractSingletonProxyFactoryBean", "20261130190000123456789",
 		"git@github.com:a/b.git"} {
 		if secretValue(v) {
 			t.Errorf("%q is taken for a secret", v)
