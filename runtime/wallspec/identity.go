@@ -38,6 +38,11 @@ func (b *builder) identity() error {
 	if !known {
 		u = User{UID: uid, GID: gid}
 	}
+	if uid == b.host.UID && u.GID != b.host.GID && uid != 0 {
+		// The group that the caller has now (newgrp(1), sg(1)): without privileges a process can map
+		// no other one (user_namespaces(7)).
+		u.GID, u.Group = b.host.GID, ""
+	}
 	b.user = complete(u)
 	b.home = b.user.Home
 	if p, _, err := b.host.Files.canonical(b.home); err == nil {

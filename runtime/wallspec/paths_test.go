@@ -247,6 +247,17 @@ func TestTrust(t *testing.T) {
 	wantError(t, Request{Write: true, ReadOnly: true}, m.host(1000), "contradict")
 }
 
+// Without privileges only the caller's own group can be mapped, whatever passwd(5) says.
+func TestIdentityKeepsTheGroupOfNow(t *testing.T) {
+	h := newMachine().host(1000)
+	h.GID = 4243
+	h.Cwd = "/home/ada/src/proj"
+	want := enforce.Identity{UID: 1000, GID: 4243, Name: "ada", Home: "/home/ada"}
+	if got := mustBuild(t, Request{}, h).Spec.Identity; got != want {
+		t.Fatalf("got %+v, want %+v", got, want)
+	}
+}
+
 func TestIdentity(t *testing.T) {
 	m := newMachine()
 	m.dir("/srv/rootown", 0)
