@@ -238,26 +238,45 @@ func TestDial(t *testing.T) {
 	})
 }
 
+// fullListener returns the port of a listener on loopback whose queue is full: it drops each SYN. It is
+// filled before anybody dials, because on a busy machine many SYNs are answered before the first
+// connection has arrived in the queue.
+func fullListener(t *testing.T) uint16 {
+	t.Helper()
+	var fds [2]int
+	for i := range fds {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { unix.Close(fd) })
+		fds[i] = fd
+	}
+	if err := unix.Bind(fds[0], &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Listen(fds[0], 0); err != nil {
+		t.Fatal(err)
+	}
+	name, err := unix.Getsockname(fds[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Connect(fds[1], name); err != nil {
+		t.Fatal(err)
+	}
+	arrived := []unix.PollFd{{Fd: int32(fds[0]), Events: unix.POLLIN}}
+	if n, err := unix.Poll(arrived, 10_000); n != 1 {
+		t.Fatalf("the first connection did not arrive: %v", err)
+	}
+	return uint16(name.(*unix.SockaddrInet4).Port)
+}
+
 // TestDialToAFullListenerEndsWithTheWire leaves a connection pending: the session must not wait.
 func TestDialToAFullListenerEndsWithTheWire(t *testing.T) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(fd)
-	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Listen(fd, 0); err != nil {
-		t.Fatal(err)
-	}
-	name, err := unix.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := uint16(name.(*unix.SockaddrInet4).Port)
+	port := fullListener(t)
 	s := open(t, subreaper)
-	for range 2 * 64 { // the queue takes one or two, the rest hang or are refused by the bound
+	for range 2 * 64 { // half of them hang, the rest are refused by the bound
 		s.id++
 		s.send(wire.TypeDial, wire.Dial{ID: s.id, Port: port})
 	}
