@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"coworker/platform/spelling"
 )
 
 // MaxBytes bounds a settings file. A hand-written one has a few kilobytes.
@@ -133,7 +135,7 @@ func nearest(key string, valid []string) string {
 	last := func(s string) string { return s[strings.LastIndexByte(s, '.')+1:] }
 	best, bestCost := "", len(key)/2+1
 	for _, v := range valid {
-		cost := distance(strings.ToLower(key), v)
+		cost := spelling.Distance(strings.ToLower(key), v)
 		if last(key) == last(v) {
 			cost = min(cost, 1)
 		}
@@ -142,25 +144,4 @@ func nearest(key string, valid []string) string {
 		}
 	}
 	return best
-}
-
-// distance counts the letters to insert, delete or replace (Levenshtein 1966).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/term"
+
+	"coworker/platform/spelling"
 )
 
 // visible shows s on one line without anything that a terminal would obey or hide: control characters, line
@@ -111,33 +113,9 @@ func (t *table) write(w io.Writer) {
 func nearest(word string, valid []string) string {
 	best, least := "", 3
 	for _, v := range valid {
-		if d := distance(word, v); d < least && d < len(v) && d < len(word) {
+		if d := spelling.Distance(word, v); d < least && d < len(v) && d < len(word) {
 			best, least = v, d
 		}
 	}
 	return best
-}
-
-// distance is Levenshtein's, of short words; a long one is nothing's neighbour.
-func distance(a, b string) int {
-	if len(a) > 64 || len(b) > 64 {
-		return 64
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		previous := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := previous
-			if a[i] != b[j] {
-				cost++
-			}
-			previous = row[j+1]
-			row[j+1] = min(cost, row[j]+1, previous+1)
-		}
-	}
-	return row[len(b)]
 }
