@@ -185,6 +185,9 @@ func offers(backend enforce.BackendName, abi int, cgroup bool) []wallOffer {
 	} else {
 		const needsNative = "needs the backend native"
 		missing[enforce.FSProtect], missing[enforce.FSHide] = needsNative, needsNative
+		// A child that left its parents outlives a bare cell: the death signal alone does not keep life.
+		missing[enforce.Life] = needsNative
+		delete(mechanisms, enforce.Life)
 		if abi >= 4 {
 			add(enforce.NetEgress, enforce.LandlockTCP, enforce.Seccomp)
 		} else {
