@@ -15,6 +15,7 @@ TAGS := soak,walltest,seccompgen
 # Variables that the linker sets. scripts/build fills in the values.
 export VERSION_VAR     := coworker/cmd/coworker/cli.Version
 export CELL_DIGEST_VAR := coworker/runtime/session.CellDigest
+export PROXY_DIGEST_VAR := coworker/runtime/session.ProxyDigest
 
 PKGS    := ./...
 GATE    := go run ./integration/house/cmd/testgate --

@@ -43,6 +43,12 @@ const (
 	FDNameTCP6
 )
 
+// How many sockets there are, without and with those of IPv6.
+const (
+	SocketsIPv4 = FDProxy6 - FDProxy4
+	Sockets     = FDNameTCP6 - FDProxy4 + 1
+)
+
 // Bounds of a line in each direction.
 const (
 	MaxConfig = 8 << 20

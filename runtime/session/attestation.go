@@ -32,6 +32,7 @@ type Attestation struct {
 	Rights     []string                           `json:"landlock_rights,omitempty"`
 	Kernel     string                             `json:"kernel"`
 	Cell       string                             `json:"cell_sha256"`
+	Proxy      string                             `json:"proxy_sha256,omitempty"` // of a session with a network
 	SpecDigest string                             `json:"spec_sha256"`
 	Notes      []string                           `json:"notes,omitempty"`
 }

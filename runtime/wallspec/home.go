@@ -153,6 +153,7 @@ func (b *builder) gitFile() []byte {
 		}
 	}
 	fmt.Fprintf(&out, "[safe]\n\tdirectory = %s\n", gitQuote(b.plan.Spec.Workspace))
+	out.Write(b.req.Net.GitConfig)
 	return out.Bytes()
 }
 

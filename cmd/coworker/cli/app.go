@@ -40,7 +40,7 @@ func newApp(e *environment) *cli.App {
 			"   coworker demo                      watch an attack on real walls",
 		Commands: []*cli.Command{
 			execCommand(e), sandboxCommand(e), auditCommand(e), heldCommand(e), cacheCommand(e),
-			proxyCommand(e), demoCommand(e), demoAgentCommand(e), versionCommand(e), completionCommand(e),
+			netCommand(e), proxyCommand(e), demoCommand(e), demoAgentCommand(e), versionCommand(e), completionCommand(e),
 		},
 		HideVersion:               true,
 		HideHelpCommand:           true,
@@ -119,7 +119,7 @@ func flagNames(c *cli.Context) []string {
 // of it at once.
 var later = []string{
 	"run", "policy", "proxy", "trust", "sessions", "inbox", "jobs", "memory", "skills", "personas", "connectors", "mcp",
-	"secrets", "models", "net", "serve", "changes", "doctor",
+	"secrets", "models", "serve", "changes", "doctor",
 }
 
 func noCommand(c *cli.Context) error {

@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"coworker/netproxy/control"
+	"coworker/platform/config"
+	"coworker/platform/redact"
+	"coworker/runtime/session"
+	"coworker/runtime/wallspec"
+)
+
+// askLimit is how long a connection waits for the person.
+const askLimit = time.Minute
+
+// decideNet settles what a session may reach: into the request for the Spec, and into what goes to the proxy. It returns
+// the values that must not reach the record.
+func (e *environment) decideNet(f execFlags, p *planned, req *wallspec.Request) ([]redact.Secret, error) {
+	req.Net = wallspec.Net{Mode: f.net, Allow: f.allow, Ask: f.ask}
+	var err error
+	req.Egress, err = wallspec.ParseNet(req.Net, ruleTexts(p.settings.Net.Allow), ruleTexts(p.settings.Net.Deny))
+	if err != nil || req.Egress == nil {
+		return nil, err
+	}
+	p.proxy = load(session.OpenProxy)
+	p.egress = &session.Egress{Config: control.Config{Allow: req.Egress.Allow, Deny: req.Egress.Deny, Open: req.Egress.Open}, Environ: proxyEnviron(p.host)}
+	if f.ask {
+		p.egress.Config.Ask = askLimit
+	}
+	return nil, nil
+}
+
+func ruleTexts(rules []config.Rule) []string {
+	out := make([]string, len(rules))
+	for i, r := range rules {
+		out[i] = string(r)
+	}
+	return out
+}
+
+// proxyEnviron are the variables by which the person's programs, and so the proxy, find the certificates of the host.
+func proxyEnviron(host wallspec.Host) []string {
+	var out []string
+	for _, entry := range host.Environ {
+		if name, _, _ := strings.Cut(entry, "="); slices.Contains([]string{"SSL_CERT_FILE", "SSL_CERT_DIR"}, name) {
+			out = append(out, entry)
+		}
+	}
+	return out
+}
+
+// summariseNet tells what was refused, each with the smallest flag that would allow it.
+func (x *execution) summariseNet() {
+	const most = 10
+	n := 0
+	for _, d := range x.report.Denials {
+		if d.Source != "proxy" && d.Source != "dns" && d.Source != "transparent" {
+			continue
+		}
+		if n++; n <= most {
+			hint := ""
+			if d.Needed != "" {
+				hint = d.Needed + " allows it"
+			}
+			x.note("denied", fmt.Sprintf("%s: %s", d.Wall, d.What), hint)
+		}
+	}
+	if n > most {
+		x.note("denied", fmt.Sprintf("and %d more", n-most), "coworker net log shows all of them")
+	}
+}
+
+// network takes over what left the session, and what was refused, once the proxy has said its last.
+func (x *execution) network() {
+	x.report.Egress = egressReports(x.session.Egress())
+	x.report.Denials = append(x.report.Denials, x.session.Refusals()...)
+}
