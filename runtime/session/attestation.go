@@ -52,6 +52,10 @@ func plain(probes []enforce.Probe, t probe.Targets) []enforce.Probe {
 	add(t.AbstractSocket, "ABSTRACT")
 	add(t.EnvName, "VARIABLE")
 	add(t.Secret, "SECRET")
+	if t.Egress != nil {
+		add(t.Egress.AllowedName, "NAME")
+		add(t.Egress.Token, "TOKEN")
+	}
 	add(t.Scratch, "SCRATCH")
 	add(path.Dir(t.Scratch), "SCRATCH")
 	replace := strings.NewReplacer(names...)

@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"coworker/enforce"
+	"coworker/enforce/probe"
+	"coworker/enforce/redirect"
 	"coworker/netproxy/control"
 	"coworker/netproxy/flow"
 )
@@ -103,6 +105,21 @@ func (e *egress) start(made *enforce.Egress) error {
 	case <-time.After(proxyLimit):
 		return fmt.Errorf("the proxy was not ready within %v", proxyLimit)
 	}
+}
+
+// targets is what the battery asks the proxy for. A name beside the probe's must be refused, unless every name is allowed.
+func (e *egress) targets(made *enforce.Egress) *probe.Egress {
+	if e == nil {
+		return nil
+	}
+	t := &probe.Egress{
+		AllowedName: e.probe.Name, Token: e.probe.Token, ProxyPort: redirect.ProxyPort, TransparentPort: redirect.TransparentPort,
+		IPv6: made.IPv6, Transparent: made.Transparent,
+	}
+	if e.session.options.Spec.Net == enforce.NetAllowlist && e.session.options.Egress.Config.Ask == 0 {
+		t.DeniedName = "denied-" + e.probe.Name
+	}
+	return t
 }
 
 // died says why the proxy ended, as far as it is known.

@@ -258,6 +258,7 @@ func (s *Session) prove(ctx context.Context, c *canaries) (*wire.Proved, error) 
 	if enforcetest.Off(s.options.Spec, enforce.Env) {
 		s.options.Spec.Env = append(slices.Clone(s.options.Spec.Env), os.Environ()...)
 	}
+	c.targets.Egress = s.egress.targets(s.cell.Egress)
 	ctx, cancel := context.WithTimeout(ctx, proveLimit)
 	defer cancel()
 	begin := wire.Begin{Backend: s.options.Backend.Name(), Spec: s.options.Spec, Targets: c.targets}
