@@ -1,7 +1,6 @@
 package credfile
 
 import (
-	"fmt"
 	"net/url"
 	"strings"
 
@@ -23,7 +22,7 @@ func (r *Result) fromURL(line int, text string) (*url.URL, bool) {
 		return nil, false
 	}
 	if !strings.EqualFold(u.Scheme, "https") {
-		r.skip(line, u.Host, fmt.Sprintf("%.16q is not https: the credential goes over the network in the clear", u.Scheme))
+		r.skip(line, u.Host, "not https: the credential goes over the network in the clear")
 		return nil, false
 	}
 	return u, true

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 
+	"coworker/platform/redact"
 	"coworker/platform/secret"
 )
 
@@ -54,11 +55,23 @@ func (r *Result) take(c Credential) {
 		r.skip(c.Line, c.Host, err.Error())
 		return
 	}
+	if tokenUser(c) {
+		r.skip(c.Line, c.Host, "the token stands in place of the user, which is shown")
+		return
+	}
 	if len(r.Found) >= maxFound {
 		r.skip(c.Line, c.Host, fmt.Sprintf("more than %d credentials", maxFound))
 		return
 	}
 	r.Found = append(r.Found, c)
+}
+
+// tokenUser says that the secret of a pair is its user, as in https://TOKEN:x-oauth-basic@github.com.
+func tokenUser(c Credential) bool {
+	if c.Scheme != secret.Basic {
+		return false
+	}
+	return c.Value.Reveal() == "x-oauth-basic" || redact.New().String(c.User) != c.User
 }
 
 func checkSize(data []byte) error {

@@ -35,9 +35,9 @@ func ParseGitFill(data []byte) (c Credential, ok bool) {
 			fields[name] = value
 		}
 	})
-	value := secret.NewValue(fields["password"])
-	if fields["protocol"] != "https" || fields["host"] == "" || secret.CheckValue(value) != nil {
+	c = Credential{Host: fields["host"], User: fields["username"], Value: secret.NewValue(fields["password"]), Scheme: secret.Basic}
+	if fields["protocol"] != "https" || c.Host == "" || secret.CheckValue(c.Value) != nil || tokenUser(c) {
 		return Credential{}, false
 	}
-	return Credential{Host: fields["host"], User: fields["username"], Value: value, Scheme: secret.Basic}, true
+	return c, true
 }

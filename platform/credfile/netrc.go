@@ -25,11 +25,10 @@ func ParseNetrc(data []byte) (Result, error) {
 			out.machine(at)
 			at = &machine{line: s.line, all: word == "default"}
 			if !at.all {
-				at.host, _ = s.next()
+				at.host = s.value()
 			}
 		case "login", "user", "password", "account":
-			value, _ := s.next()
-			at.set(word, value)
+			at.set(word, s.value())
 		case "macdef":
 			s.skipMacro()
 		}
@@ -71,10 +70,24 @@ type netrcScanner struct {
 	line int
 }
 
+// next is the next word where a keyword may stand; a comment may stand there too.
 func (s *netrcScanner) next() (string, bool) {
-	s.skipSpace()
+	s.skipSpace(true)
 	if s.pos == len(s.text) {
 		return "", false
+	}
+	return s.word(), true
+}
+
+// value is the word after a keyword. A password may begin with "#".
+func (s *netrcScanner) value() string {
+	s.skipSpace(false)
+	return s.word()
+}
+
+func (s *netrcScanner) word() string {
+	if s.pos == len(s.text) {
+		return ""
 	}
 	var word strings.Builder
 	quoted := s.text[s.pos] == '"'
@@ -99,14 +112,14 @@ func (s *netrcScanner) next() (string, bool) {
 		}
 		word.WriteByte(c)
 	}
-	return word.String(), true
+	return word.String()
 }
 
-// skipSpace passes over white space and comments.
-func (s *netrcScanner) skipSpace() {
+// skipSpace passes over white space, and comments where they may stand.
+func (s *netrcScanner) skipSpace(comments bool) {
 	for s.pos < len(s.text) {
 		switch c := s.text[s.pos]; {
-		case c == '#':
+		case c == '#' && comments:
 			end := strings.IndexByte(s.text[s.pos:], '\n')
 			if end < 0 {
 				end = len(s.text) - s.pos

@@ -12,6 +12,7 @@ import (
 	"coworker/platform/audit"
 	"coworker/platform/config"
 	"coworker/platform/paths"
+	"coworker/platform/secret/store"
 	"coworker/platform/sqlite"
 	"coworker/runtime/session"
 	"coworker/runtime/wallspec"
@@ -108,6 +109,7 @@ func ExitCode(err error) int {
 		settings *config.Error
 		refused  *session.RefusedError
 		walls    *wallsError
+		secrets  *store.Error
 	)
 	switch {
 	case err == nil:
@@ -127,7 +129,7 @@ func ExitCode(err error) int {
 	case errors.As(err, &denied):
 		return exitDenied
 	case errors.As(err, &usage), errors.As(err, &request), errors.As(err, &settings), errors.As(err, &scan),
-		errors.Is(err, config.ErrUnsafe), errors.Is(err, paths.ErrUnsafe):
+		errors.As(err, &secrets), errors.Is(err, config.ErrUnsafe), errors.Is(err, paths.ErrUnsafe):
 		return exitConfiguration
 	case errors.As(err, &failed), errors.Is(err, audit.ErrTampered), errors.Is(err, audit.ErrNoRow), errors.Is(err, audit.ErrProof):
 		return exitFailure
