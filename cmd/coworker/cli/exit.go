@@ -12,6 +12,7 @@ import (
 	"coworker/platform/audit"
 	"coworker/platform/config"
 	"coworker/platform/paths"
+	"coworker/platform/secret/store"
 	"coworker/platform/sqlite"
 	"coworker/runtime/session"
 	"coworker/runtime/wallspec"
@@ -117,6 +118,7 @@ func ExitCode(err error) int {
 		walls    *wallsError
 		approval *approvalError
 		egress   *session.EgressError
+		secrets  *store.Error
 	)
 	switch {
 	case err == nil:
@@ -138,7 +140,7 @@ func ExitCode(err error) int {
 	case errors.As(err, &denied):
 		return exitDenied
 	case errors.As(err, &usage), errors.As(err, &request), errors.As(err, &settings), errors.As(err, &scan),
-		errors.Is(err, config.ErrUnsafe), errors.Is(err, paths.ErrUnsafe):
+		errors.As(err, &secrets), errors.Is(err, config.ErrUnsafe), errors.Is(err, paths.ErrUnsafe):
 		return exitConfiguration
 	case errors.As(err, &failed), errors.Is(err, audit.ErrTampered), errors.Is(err, audit.ErrNoRow), errors.Is(err, audit.ErrProof):
 		return exitFailure

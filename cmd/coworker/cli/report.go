@@ -63,3 +63,11 @@ func joinReport(err, reportErr error) error {
 	}
 	return errors.Join(err, reportErr)
 }
+
+// note tells the person something on the way.
+func (e *environment) note(prefix, text, hint string) {
+	fmt.Fprintf(e.err, "%s: %s\n", prefix, indented(text))
+	if hint != "" {
+		fmt.Fprintf(e.err, "hint: %s\n", indented(hint))
+	}
+}
