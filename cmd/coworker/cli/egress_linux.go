@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,7 +10,9 @@ import (
 	"coworker/netproxy/control"
 	"coworker/platform/config"
 	"coworker/platform/redact"
+	"coworker/platform/secret"
 	"coworker/runtime/session"
+	"coworker/runtime/upstream"
 	"coworker/runtime/wallspec"
 )
 
@@ -18,19 +21,63 @@ const askLimit = time.Minute
 
 // decideNet settles what a session may reach: into the request for the Spec, and into what goes to the proxy. It returns
 // the values that must not reach the record.
-func (e *environment) decideNet(f execFlags, p *planned, req *wallspec.Request) ([]redact.Secret, error) {
+func (e *environment) decideNet(ctx context.Context, f execFlags, p *planned, req *wallspec.Request) ([]redact.Secret, error) {
 	req.Net = wallspec.Net{Mode: f.net, Allow: f.allow, Ask: f.ask}
 	var err error
+	if req.Net.Allow, err = e.expandGroups(ctx, p, f.allow); err != nil {
+		return nil, err
+	}
 	req.Egress, err = wallspec.ParseNet(req.Net, ruleTexts(p.settings.Net.Allow), ruleTexts(p.settings.Net.Deny))
 	if err != nil || req.Egress == nil {
 		return nil, err
 	}
 	p.proxy = load(session.OpenProxy)
-	p.egress = &session.Egress{Config: control.Config{Allow: req.Egress.Allow, Deny: req.Egress.Deny, Open: req.Egress.Open}, Environ: proxyEnviron(p.host)}
+	config := control.Config{Allow: req.Egress.Allow, Deny: req.Egress.Deny, Open: req.Egress.Open}
 	if f.ask {
-		p.egress.Config.Ask = askLimit
+		config.Ask = askLimit
 	}
-	return nil, nil
+	if config.Upstream, err = companyProxy(p); err != nil {
+		return nil, err
+	}
+	var secrets []secret.Entry
+	if config.Hosts, secrets, err = e.hostRules(p, req.Egress.Rules); err != nil {
+		return nil, err
+	}
+	if len(config.Hosts) > 0 {
+		if config.CA, req.Net.Files, req.Net.Environ, err = e.trustInside(p); err != nil {
+			return nil, fmt.Errorf("make the session's certificates: %w", err)
+		}
+		req.Net.GitConfig = gitSettings(secrets, req.Egress.Rules)
+	}
+	p.egress = &session.Egress{Config: config, Environ: proxyEnviron(p.host)}
+	return append(secret.Redactions(secrets), upstreamSecret(config.Upstream)...), nil
+}
+
+// companyProxy is the proxy between this machine and the rest, from the settings or the environment.
+func companyProxy(p *planned) (*control.Upstream, error) {
+	switch setting := p.settings.Net.Upstream; setting {
+	case "none":
+		return nil, nil
+	case "", "environment":
+		proxy, source, err := upstream.FromEnvironment(p.host.Environ)
+		if err != nil {
+			return nil, &usageError{text: fmt.Sprintf("%s: %v", source, err), hint: `upstream = "none" below [net] in the settings ignores it`}
+		}
+		return proxy, nil
+	default:
+		proxy, err := upstream.Parse(setting)
+		if err != nil {
+			return nil, &usageError{text: fmt.Sprintf("net.upstream in %s: %v", p.settings.Source, err), hint: `the form is "http://proxy.example:3128"`}
+		}
+		return proxy, nil
+	}
+}
+
+func upstreamSecret(u *control.Upstream) []redact.Secret {
+	if u == nil || u.Password == "" {
+		return nil
+	}
+	return []redact.Secret{{Name: "upstream", Value: u.Password}}
 }
 
 func ruleTexts(rules []config.Rule) []string {

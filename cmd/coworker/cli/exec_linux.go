@@ -23,7 +23,7 @@ func execute(ctx context.Context, e *environment, f execFlags, r *report) error 
 	if err != nil {
 		return err
 	}
-	p, err := e.decide(f, host)
+	p, err := e.decide(ctx, f, host)
 	if err != nil {
 		return err
 	}

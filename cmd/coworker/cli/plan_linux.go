@@ -55,7 +55,7 @@ func localHost() (wallspec.Host, error) {
 }
 
 // decide settles what a session shows, from flags, settings and the project's file. The caller closes it.
-func (e *environment) decide(f execFlags, host wallspec.Host) (_ *planned, err error) {
+func (e *environment) decide(ctx context.Context, f execFlags, host wallspec.Host) (_ *planned, err error) {
 	p := &planned{binary: loadProgram(), host: host}
 	defer func() {
 		if err != nil {
@@ -81,7 +81,7 @@ func (e *environment) decide(f execFlags, host wallspec.Host) (_ *planned, err e
 	}
 	p.settings = settings
 	secrets := secretsOf(append(slices.Clone(host.Environ), f.env...), f.envSecret)
-	net, err := e.decideNet(f, p, &req)
+	net, err := e.decideNet(ctx, f, p, &req)
 	if err != nil {
 		return nil, err
 	}
