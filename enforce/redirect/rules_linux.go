@@ -1,0 +1,60 @@
+package redirect
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+func table() *nftables.Table {
+	return &nftables.Table{Name: "coworker", Family: nftables.TableFamilyINet}
+}
+
+// chain hooks locally made connections. Any priority before destination NAT does; it is one earlier, so that a chain with
+// the usual priority could not come first.
+func chain() *nftables.Chain {
+	return &nftables.Chain{
+		Table: table(), Name: "output", Type: nftables.ChainTypeNAT,
+		Hooknum: nftables.ChainHookOutput, Priority: nftables.ChainPriorityRef(*nftables.ChainPriorityNATDest - 1),
+	}
+}
+
+// rules redirect all TCP that does not go to loopback, so that a route can never lead past the proxy, however many
+// addresses have one.
+func rules(ipv6 bool) [][]expr.Any {
+	out := [][]expr.Any{redirectAllBut(unix.NFPROTO_IPV4, 16, netip.MustParsePrefix("127.0.0.0/8"))}
+	if ipv6 {
+		out = append(out, redirectAllBut(unix.NFPROTO_IPV6, 24, netip.MustParsePrefix("::1/128")))
+	}
+	return out
+}
+
+// redirectAllBut is: meta nfproto FAMILY, meta l4proto tcp, (ip|ip6) daddr != OWN, redirect to :3129. offset is where the
+// destination stands in the header (RFC 791 section 3.1, RFC 8200 section 3).
+func redirectAllBut(family byte, offset uint32, own netip.Prefix) []expr.Any {
+	const register = 1
+	address := own.Masked().Addr().AsSlice()
+	size := uint32(len(address))
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: register},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: []byte{family}},
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: []byte{unix.IPPROTO_TCP}},
+		&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: size},
+		&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: size, Mask: maskOf(own), Xor: make([]byte, size)},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: address},
+		&expr.Immediate{Register: register, Data: binary.BigEndian.AppendUint16(nil, TransparentPort)},
+		&expr.Redir{RegisterProtoMin: register, RegisterProtoMax: register, Flags: unix.NF_NAT_RANGE_PROTO_SPECIFIED},
+	}
+}
+
+func maskOf(p netip.Prefix) []byte {
+	mask := make([]byte, p.Addr().BitLen()/8)
+	for i := range p.Bits() {
+		mask[i/8] |= 0x80 >> (i % 8)
+	}
+	return mask
+}

@@ -1,0 +1,152 @@
+package redirect
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Verify reads back what Install says that it made: exactly the one table, chain and rules, and no route but loopback's
+// own and the noted ones. It is the proof that nothing else has a way, so it must run where Install ran.
+func Verify(notes Notes) error {
+	if notes.Mode == ModeNAT {
+		if err := verifyRules(notes.IPv6); err != nil {
+			return err
+		}
+	}
+	return verifyRoutes(notes.Routes)
+}
+
+func verifyRules(ipv6 bool) error {
+	c, err := dialRules()
+	if err != nil {
+		return &StepError{"open NETLINK_NETFILTER", err}
+	}
+	defer c.CloseLasting()
+	chains, err := c.ListChains()
+	if err != nil {
+		return &StepError{"list the chains of nf_tables", err}
+	}
+	if len(chains) != 1 {
+		return fmt.Errorf("nf_tables has %d chains, want 1", len(chains))
+	}
+	if got, want := chains[0], chain(); !sameChain(got, want) {
+		return fmt.Errorf("nf_tables has the chain %s %s of table %s, want %s of %s before destination NAT", got.Name, got.Type, got.Table.Name, want.Name, want.Table.Name)
+	}
+	got, err := c.GetRules(table(), chain())
+	if err != nil {
+		return &StepError{"list the rules of nf_tables", err}
+	}
+	want := rules(ipv6)
+	if len(got) != len(want) {
+		return fmt.Errorf("nf_tables has %d rules, want %d", len(got), len(want))
+	}
+	for i, r := range got {
+		if !reflect.DeepEqual(r.Exprs, want[i]) {
+			return fmt.Errorf("rule %d of nf_tables is not the one that was made", i+1)
+		}
+	}
+	return nil
+}
+
+func sameChain(a, b *nftables.Chain) bool {
+	return a.Name == b.Name && a.Type == b.Type && a.Table.Name == b.Table.Name && a.Table.Family == b.Table.Family &&
+		a.Hooknum != nil && *a.Hooknum == *b.Hooknum && a.Priority != nil && *a.Priority == *b.Priority
+}
+
+func verifyRoutes(want []netip.Prefix) error {
+	got, err := listRoutes()
+	if err != nil {
+		return err
+	}
+	for _, p := range want {
+		if !slices.Contains(got, route{p, unix.RT_TABLE_LOCAL, unix.RTN_LOCAL, loopback}) {
+			return fmt.Errorf("no local route to %s", p)
+		}
+	}
+	for _, r := range got {
+		if !r.own() && !slices.Contains(want, r.to) {
+			return fmt.Errorf("a route to %s (type %d, table %d, interface %d) that nobody made", r.to, r.kind, r.table, r.out)
+		}
+	}
+	return nil
+}
+
+type route struct {
+	to    netip.Prefix
+	table uint32
+	kind  byte
+	out   uint32 // interface
+}
+
+// own are the routes that the kernel makes by itself when lo comes up.
+func (r route) own() bool {
+	return r.out == loopback && (r.to.Addr().IsLoopback() || r.kind == unix.RTN_MULTICAST || r.to.Addr().IsMulticast())
+}
+
+func listRoutes() ([]route, error) {
+	c, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
+	if err != nil {
+		return nil, &StepError{"open NETLINK_ROUTE", err}
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		return nil, &StepError{"bound the wait for NETLINK_ROUTE", err}
+	}
+	// All families at once.
+	messages, err := c.Execute(netlink.Message{
+		Header: netlink.Header{Type: unix.RTM_GETROUTE, Flags: netlink.Request | netlink.Dump},
+		Data:   make([]byte, unix.SizeofRtMsg),
+	})
+	if err != nil {
+		return nil, &StepError{"list the routes", err}
+	}
+	var out []route
+	for _, m := range messages {
+		r, err := parseRoute(m.Data)
+		if err != nil {
+			return nil, &StepError{"list the routes", err}
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+func parseRoute(data []byte) (route, error) {
+	if len(data) < unix.SizeofRtMsg {
+		return route{}, fmt.Errorf("a route in %d bytes", len(data))
+	}
+	address := netip.IPv4Unspecified() // a default route has no destination attribute
+	if data[0] == unix.AF_INET6 {
+		address = netip.IPv6Unspecified()
+	}
+	r := route{table: uint32(data[4]), kind: data[7]}
+	bits := int(data[1])
+	d, err := netlink.NewAttributeDecoder(data[unix.SizeofRtMsg:])
+	if err != nil {
+		return route{}, err
+	}
+	for d.Next() {
+		switch d.Type() {
+		case unix.RTA_DST:
+			a, ok := netip.AddrFromSlice(d.Bytes())
+			if !ok {
+				return route{}, errors.New("a route to something that is no IP address")
+			}
+			address = a
+		case unix.RTA_OIF:
+			r.out = d.Uint32()
+		case unix.RTA_TABLE:
+			r.table = d.Uint32()
+		}
+	}
+	r.to = netip.PrefixFrom(address, bits)
+	return r, d.Err()
+}
