@@ -175,7 +175,8 @@ func spawn(t *testing.T, uid int, j job, caps []uintptr, serve func(fd int)) rep
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
-	cmd.Env = append(os.Environ(), jobVariable+"="+string(data))
+	// The race detector waits a second before each exit by default.
+	cmd.Env = append(os.Environ(), jobVariable+"="+string(data), "GORACE=atexit_sleep_ms=0")
 	cmd.ExtraFiles = []*os.File{inside}
 	out, errs := &strings.Builder{}, &strings.Builder{}
 	cmd.Stdout, cmd.Stderr = out, errs
