@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"coworker/netproxy"
+	"coworker/netproxy/control"
+	"coworker/netproxy/dial"
+	"coworker/netproxy/transparent"
+	"coworker/platform/selfconfine"
+)
+
+// The proxy's own limits. Tunnels hold no memory of their own, so this is far above what ten thousand need.
+const (
+	dataBytes   = 1 << 30
+	goBytes     = 384 << 20
+	descriptors = 1 << 20
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "coworker-proxy:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	if len(os.Args) != 1 {
+		return errors.New("this program is started by coworker, not by hand")
+	}
+	line, err := inherited(control.FDControl, "control")
+	if err != nil {
+		return fmt.Errorf("this program is started by coworker, not by hand: %w", err)
+	}
+	if err := selfconfine.Apply(selfconfine.Need{Read: readable(), DataBytes: dataBytes, GoBytes: goBytes, Descriptor: descriptors}); err != nil {
+		return err
+	}
+	o := netproxy.Options{Control: line, Dialer: dial.System(), Original: transparent.OriginalDestination, Random: rand.Reader}
+	if o.Proxy, err = listeners(control.FDProxy4, control.FDProxy6); err != nil {
+		return err
+	}
+	if o.Transparent, err = listeners(control.FDTransparent4, control.FDTransparent6); err != nil {
+		return err
+	}
+	return netproxy.Run(context.Background(), o)
+}
+
+// readable is what resolving and verifying take; Go's own resolver is in use, so no library is loaded.
+func readable() []string {
+	out := []string{
+		"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services", "/etc/protocols", "/etc/ssl", "/etc/pki", "/etc/ca-certificates",
+		"/run/systemd/resolve", "/usr/share/ca-certificates", "/usr/local/share/ca-certificates", "/usr/lib/ssl", "/usr/share/pki", "/proc/sys/net", "/dev/null",
+	}
+	if f := os.Getenv("SSL_CERT_FILE"); f != "" {
+		out = append(out, f)
+	}
+	return append(out, filepath.SplitList(os.Getenv("SSL_CERT_DIR"))...)
+}
+
+// inherited takes a socket over from the supervisor.
+func inherited(fd int, name string) (net.Conn, error) {
+	syscall.CloseOnExec(fd)
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, fmt.Errorf("descriptor %d (%s): %w", fd, name, err)
+	}
+	return c, nil
+}
+
+// listeners takes the listener for IPv4, and the one for IPv6 if it is there. Where it is not, the Go runtime may have put
+// a descriptor of its own into the gap, which is no socket. Run compares with the configuration.
+func listeners(four, six int) ([]*net.TCPListener, error) {
+	l, err := listener(four)
+	if err != nil {
+		return nil, err
+	}
+	out := []*net.TCPListener{l}
+	if l, err := listener(six); err == nil {
+		out = append(out, l)
+	} else if !errors.Is(err, syscall.EBADF) && !errors.Is(err, syscall.ENOTSOCK) {
+		return nil, err
+	}
+	return out, nil
+}
+
+func listener(fd int) (*net.TCPListener, error) {
+	if _, err := syscall.GetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_TYPE); err != nil {
+		return nil, fmt.Errorf("descriptor %d: %w", fd, err)
+	}
+	syscall.CloseOnExec(fd)
+	f := os.NewFile(uintptr(fd), "listener")
+	defer f.Close()
+	l, err := net.FileListener(f)
+	if err != nil {
+		return nil, fmt.Errorf("descriptor %d is no listener: %w", fd, err)
+	}
+	tcp, ok := l.(*net.TCPListener)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("descriptor %d listens on %s, not on TCP", fd, l.Addr().Network()), l.Close())
+	}
+	return tcp, nil
+}

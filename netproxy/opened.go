@@ -1,0 +1,106 @@
+package netproxy
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"coworker/netproxy/request"
+)
+
+// handshakeTime bounds a TLS handshake on either side.
+const handshakeTime = 10 * time.Second
+
+// readAhead is a connection whose first octets have been read.
+type readAhead struct {
+	net.Conn
+	in *inbox
+}
+
+func (r readAhead) Read(p []byte) (int, error) { return r.in.Read(p) }
+
+// CloseWrite lets tls.Conn end its half.
+func (r readAhead) CloseWrite() error { return r.Conn.(*net.TCPConn).CloseWrite() }
+
+// opened ends the client's TLS here and serves the requests in it. The ClientHello has been checked and is still in the
+// inbox.
+func (c *client) opened(a *attempt, conn *net.TCPConn) {
+	config, err := c.e.authority.TLSConfig(a.place.host)
+	if err != nil {
+		a.rec.Broken = err.Error()
+		return
+	}
+	inside := tls.Server(readAhead{c.conn, c.in}, config)
+	ctx, cancel := context.WithTimeout(c.ctx, handshakeTime)
+	defer cancel()
+	if err := inside.HandshakeContext(ctx); err != nil {
+		a.rec.Broken = "the client ended the handshake: " + clip(err.Error())
+		return
+	}
+	defer inside.Close()
+	h := &httpLoop{c: c, in: newInbox(inside), out: inside, at: request.Tunnel, fixed: a, opened: true}
+	h.origin = newOrigin(conn, a)
+	h.run()
+}
+
+// secure begins TLS with the origin of an opened host. Its certificate must be good for the host that was allowed.
+func (x *exchange) secure() *refusal {
+	o := x.origin
+	if !x.h.opened || o.secured {
+		return nil
+	}
+	config := &tls.Config{RootCAs: x.h.c.e.roots, ServerName: o.place.host.String(), MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	outside := tls.Client(o.tcp, config)
+	ctx, cancel := context.WithTimeout(x.h.c.ctx, handshakeTime)
+	defer cancel()
+	if err := outside.HandshakeContext(ctx); err != nil {
+		return &refusal{http.StatusBadGateway, request.SOCKSUnreachable, "the origin's TLS: " + err.Error(), ""}
+	}
+	o.conn, o.secured = outside, true
+	return nil
+}
+
+// injected decides on a request in opened TLS.
+func (x *exchange) injected() *refusal {
+	d := x.h.c.e.hosts.Decide(x.a.place.host, x.a.place.port, x.req)
+	if d.Rule != "" {
+		x.a.rec.Rule = d.Rule
+	}
+	x.a.rec.Reason = d.Reason
+	if !d.Allow {
+		return denied(d.Reason, d.Needed)
+	}
+	x.add, x.a.rec.Credential = d, d.Secret
+	return nil
+}
+
+// filter keeps credentials out of the answer.
+func (x *exchange) filter(resp *http.Response) error {
+	if !x.h.opened {
+		return nil
+	}
+	header := http.Header{}
+	for name, values := range resp.Header {
+		for _, v := range values {
+			clean, err := x.add.Answer([]request.Field{{Name: name, Value: v}})
+			if err != nil {
+				return err
+			}
+			header[clean[0].Name] = append(header[clean[0].Name], clean[0].Value)
+		}
+	}
+	resp.Header = header
+	resp.Body = filtered{x.add.Body(resp.Body), resp.Body}
+	resp.Trailer = nil // nothing in use needs them, and they come behind the filter
+	delete(resp.Header, "Trailer")
+	return nil
+}
+
+// filtered is a body that is read through the filter.
+type filtered struct {
+	io.Reader
+	io.Closer
+}

@@ -1,0 +1,111 @@
+package netproxy
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+
+	"coworker/netproxy/tlshello"
+)
+
+// relay copies between client and origin until both directions have ended. What the inbox read ahead goes first. w looks
+// at what the client sends until it is done; nil: nothing is looked at.
+func (c *client) relay(a *attempt, origin *net.TCPConn, w *tlshello.Watch) {
+	first := c.in.ahead()
+	if len(first) > 0 {
+		n, err := origin.Write(first)
+		a.rec.BytesOut += int64(n)
+		c.in.take(len(first))
+		if err != nil {
+			a.rec.Broken = reasonOf(err)
+			return
+		}
+	}
+	out := &direction{from: c.conn, to: origin, dog: c.dog, watch: w}
+	in := &direction{from: origin, to: c.conn, dog: c.dog}
+	var wait sync.WaitGroup
+	wait.Go(func() { out.run() })
+	in.run()
+	wait.Wait()
+	a.rec.BytesOut += out.bytes
+	a.rec.BytesIn += in.bytes
+	var bad *tlshello.Refusal
+	switch {
+	case errors.As(out.err, &bad):
+		a.rec.Broken = bad.Reason
+	case out.err != nil:
+		a.rec.Broken = reasonOf(out.err)
+	case in.err != nil:
+		a.rec.Broken = reasonOf(in.err)
+	}
+}
+
+// direction is one half of a tunnel.
+type direction struct {
+	from, to *net.TCPConn
+	dog      *watchdog
+	watch    *tlshello.Watch
+	bytes    int64
+	err      error
+}
+
+// run ends with the sender's end of data, which is passed on, or with an error, which ends both halves.
+func (d *direction) run() {
+	d.err = d.copy()
+	if d.err == nil {
+		d.to.CloseWrite()
+		return
+	}
+	for _, c := range []*net.TCPConn{d.from, d.to} {
+		c.SetLinger(0) // an end that was cut off must not look complete
+		c.Close()
+	}
+}
+
+func (d *direction) copy() error {
+	lazy := newLazyReader(d.from, &bulk)
+	for {
+		b, n, err := lazy.read()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		d.dog.touch()
+		err = d.pass((*b)[:n])
+		bulk.Put(b)
+		if err != nil {
+			return err
+		}
+		d.dog.touch()
+	}
+}
+
+func (d *direction) pass(b []byte) error {
+	if d.watch != nil {
+		if err := d.watch.Feed(b); err != nil {
+			return err
+		}
+		if d.watch.Done() {
+			d.watch = nil
+		}
+	}
+	n, err := d.to.Write(b)
+	d.bytes += int64(n)
+	return err
+}
+
+// reasonOf is an error of a connection without its addresses.
+func reasonOf(err error) string {
+	var number syscall.Errno
+	switch {
+	case errors.As(err, &number):
+		return number.Error()
+	case errors.Is(err, net.ErrClosed):
+		return "closed"
+	}
+	return err.Error()
+}
