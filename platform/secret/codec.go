@@ -50,7 +50,7 @@ func Encode(entries []Entry) ([]byte, error) {
 		return nil, err
 	}
 	for _, e := range entries {
-		d.Entries = append(d.Entries, stored{e.Name, []byte(e.Value.text), e.Binding, e.Source, e.Created.UTC()})
+		d.Entries = append(d.Entries, stored{e.Name, []byte(e.Value.Reveal()), e.Binding, e.Source, e.Created.UTC()})
 	}
 	data, err := json.Marshal(d)
 	if err == nil && len(data) > MaxPlaintext {
@@ -88,7 +88,7 @@ func Decode(data []byte) ([]Entry, error) {
 	}
 	var out []Entry
 	for _, s := range d.Entries {
-		out = append(out, Entry{s.Name, Value{string(s.Value)}, s.Binding, s.Source, s.Created})
+		out = append(out, Entry{s.Name, NewValue(string(s.Value)), s.Binding, s.Source, s.Created})
 	}
 	return out, checkAll(out)
 }

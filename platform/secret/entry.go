@@ -83,9 +83,9 @@ func (b Binding) Resource() string {
 func (e Entry) HeaderValue() Value {
 	switch e.Binding.Scheme {
 	case Bearer:
-		return Value{"Bearer " + e.Value.text}
+		return NewValue("Bearer " + e.Value.Reveal())
 	case Basic:
-		return Value{"Basic " + base64.StdEncoding.EncodeToString([]byte(e.Binding.User+":"+e.Value.text))}
+		return NewValue("Basic " + base64.StdEncoding.EncodeToString([]byte(e.Binding.User+":"+e.Value.Reveal())))
 	}
 	return e.Value
 }
@@ -94,10 +94,10 @@ func (e Entry) HeaderValue() Value {
 func Redactions(entries []Entry) []redact.Secret {
 	var out []redact.Secret
 	for _, e := range entries {
-		out = append(out, redact.Secret{Name: e.Name, Value: e.Value.text})
+		out = append(out, redact.Secret{Name: e.Name, Value: e.Value.Reveal()})
 		if e.Binding.Scheme == Basic {
 			// The pair in base64 is another text than the value in base64.
-			_, pair, _ := strings.Cut(e.HeaderValue().text, " ")
+			_, pair, _ := strings.Cut(e.HeaderValue().Reveal(), " ")
 			out = append(out, redact.Secret{Name: e.Name, Value: pair})
 		}
 	}
