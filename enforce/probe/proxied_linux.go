@@ -45,7 +45,7 @@ type conversation struct {
 func proxied(s Setup) []attempt {
 	e := s.Targets.Egress
 	if e == nil {
-		if s.Spec.Net == "" || s.Spec.Net == enforce.NetNone {
+		if !s.Spec.Net.Egress() {
 			return nil
 		}
 		return []attempt{{name: "proxy-connect", wall: enforce.NetEgress, want: enforce.Works,

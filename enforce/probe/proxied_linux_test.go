@@ -132,7 +132,7 @@ func TestNoProxy(t *testing.T) {
 			t.Errorf("%s without a proxy: %s (%s)", c.name, r.got, r.detail)
 		}
 	}
-	all := proxied(Setup{Spec: enforce.Spec{Net: "allowlist"}})
+	all := proxied(Setup{Spec: enforce.Spec{Net: enforce.NetAllowlist}})
 	if len(all) != 1 || all[0].run(nil).got == all[0].want {
 		t.Errorf("a session with names and no proxy in the setup has the attempts %v", all)
 	}
@@ -240,4 +240,17 @@ func FuzzParseReply(f *testing.F) {
 			t.Errorf("parseReply(%x) = %+v", data, r)
 		}
 	})
+}
+
+// TestUnlisted wants no attempt to dial what a rule names: that connection is led to the proxy.
+func TestUnlisted(t *testing.T) {
+	if got := unlisted(outside4, nil); got != outside4 {
+		t.Errorf("without literals: %v", got)
+	}
+	if got := unlisted(outside4, []string{"203.0.113.2", "203.0.113.1"}).String(); got != "203.0.113.3" {
+		t.Errorf("with two literals: %s", got)
+	}
+	if got := unlisted(outside6, []string{"2001:db8::1"}).String(); got != "2001:db8::2" {
+		t.Errorf("with an IPv6 literal: %s", got)
+	}
 }
