@@ -14,12 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/miekg/dns"
 	"go.uber.org/goleak"
 
 	"coworker/netproxy/control"
 	"coworker/netproxy/dial"
 	"coworker/netproxy/flow"
-	"coworker/netproxy/hostmatch"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -41,18 +41,8 @@ type world struct {
 	routes  map[string]string   // address:port → address of a listener; "" leads everywhere else
 	dialled []string
 	target  netip.AddrPort // of redirected connections
-	names   map[netip.Addr]hostmatch.Host
+	dns     string         // address of the resolver inside
 }
-
-type worldNames struct{ w *world }
-
-func (n worldNames) Name(a netip.Addr) (hostmatch.Host, bool) {
-	n.w.mu.Lock()
-	defer n.w.mu.Unlock()
-	h, ok := n.w.names[a]
-	return h, ok
-}
-func (worldNames) Close() error { return nil }
 
 func listen(t testing.TB) *net.TCPListener {
 	t.Helper()
@@ -67,16 +57,21 @@ func listen(t testing.TB) *net.TCPListener {
 func newWorld(t testing.TB, cfg control.Config, change func(*world, *Options)) *world {
 	t.Helper()
 	w := &world{t: t, ended: make(chan error, 1), changed: make(chan struct{}), asks: make(chan control.Ask, 64),
-		answers: map[string][]string{}, routes: map[string]string{}, names: map[netip.Addr]hostmatch.Host{}}
+		answers: map[string][]string{}, routes: map[string]string{}}
 	here, there := socketPair(t)
 	w.e = control.NewConn(here, control.MaxLine)
 	p, c := listen(t), listen(t)
 	w.proxy, w.clear = p.Addr().String(), c.Addr().String()
+	udp, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.dns = udp.LocalAddr().String()
 	o := Options{
 		Control: there, Proxy: []*net.TCPListener{p}, Transparent: []*net.TCPListener{c}, Random: rand.Reader,
 		Dialer:   &dial.Dialer{Resolve: w.resolve, Connect: w.connect, Own: func() ([]netip.Addr, error) { return nil, nil }},
 		Original: func(*net.TCPConn) (netip.AddrPort, error) { w.mu.Lock(); defer w.mu.Unlock(); return w.target, nil },
-		Resolver: func(NameService) (Names, error) { return worldNames{w}, nil },
+		NameUDP:  []net.PacketConn{udp},
 	}
 	if change != nil {
 		change(w, &o)
@@ -92,7 +87,8 @@ func newWorld(t testing.TB, cfg control.Config, change func(*world, *Options)) *
 	read := make(chan struct{})
 	go func() { defer close(read); w.read() }()
 	t.Cleanup(func() {
-		w.e.Close()
+		here.CloseWrite()
+		defer w.e.Close()
 		select {
 		case err := <-w.ended:
 			if err != nil {
@@ -107,11 +103,11 @@ func newWorld(t testing.TB, cfg control.Config, change func(*world, *Options)) *
 }
 
 // socketPair is a stream in both directions, as the supervisor's socket is.
-func socketPair(t testing.TB) (a, b net.Conn) {
+func socketPair(t testing.TB) (a *net.TCPConn, b net.Conn) {
 	t.Helper()
 	l := listen(t)
 	defer l.Close()
-	a, err := net.Dial("tcp4", l.Addr().String())
+	a, err := net.DialTCP("tcp4", nil, l.Addr().(*net.TCPAddr))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,4 +254,38 @@ func (w *world) exchange(c io.ReadWriter, in *bufio.Reader, text string) (*http.
 		w.t.Fatalf("%q: body: %v", text, err)
 	}
 	return r, string(b)
+}
+
+// lookup asks the resolver inside; an answer without addresses is nil.
+func (w *world) lookup(kind, name string) []netip.Addr {
+	w.t.Helper()
+	m := new(dns.Msg).SetQuestion(dns.Fqdn(name), dns.StringToType[kind])
+	r, err := dns.Exchange(m, w.dns)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var out []netip.Addr
+	for _, rr := range r.Answer {
+		if a, ok := rr.(*dns.A); ok {
+			ip, _ := netip.AddrFromSlice(a.A)
+			out = append(out, ip.Unmap())
+		}
+	}
+	return out
+}
+
+// redirect has later connections to the transparent port look as if they were going to a name or an address.
+func (w *world) redirect(host string, port uint16) {
+	w.t.Helper()
+	a, err := netip.ParseAddr(host)
+	if err != nil {
+		list := w.lookup("A", host)
+		if len(list) == 0 {
+			w.t.Fatalf("%s has no synthetic address", host)
+		}
+		a = list[0]
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.target = netip.AddrPortFrom(a, port)
 }

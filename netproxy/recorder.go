@@ -28,10 +28,11 @@ type recorder struct {
 }
 
 type refusalKey struct {
-	source flow.Source
-	host   string
-	port   uint16
-	reason string
+	source   flow.Source
+	host     string
+	port     uint16
+	protocol string
+	reason   string
 }
 
 // newRecorder starts the writer; broke is called once if the line breaks.
@@ -53,9 +54,22 @@ func (r *recorder) report(rec flow.Record) {
 	r.queue <- rec
 }
 
+// count takes a record of the resolver, which may not wait. Equal ones are summed, whatever the verdict.
+func (r *recorder) count(rec flow.Record) {
+	rec.Reason, rec.Count = clip(rec.Reason), 1
+	if !r.first(&rec) {
+		return
+	}
+	select {
+	case r.queue <- rec:
+	default:
+		r.first(&rec) // told with the next sums
+	}
+}
+
 // first says that a refusal is told now, and counts it otherwise. A full table counts under a record without a host.
 func (r *recorder) first(rec *flow.Record) bool {
-	key := refusalKey{rec.Source, rec.Host, rec.Port, rec.Reason}
+	key := refusalKey{rec.Source, rec.Host, rec.Port, rec.Protocol, rec.Reason}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if sum := r.refusals[key]; sum != nil {

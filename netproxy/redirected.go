@@ -1,18 +1,11 @@
 package netproxy
 
 import (
-	"net/netip"
+	"fmt"
 
+	"coworker/netproxy/dns"
 	"coworker/netproxy/hostmatch"
 )
-
-// Names is the resolver inside.
-type Names interface {
-	// Name tells which name a synthetic address stands for.
-	Name(a netip.Addr) (hostmatch.Host, bool)
-	// Close ends the resolver and waits for it.
-	Close() error
-}
 
 // redirected serves a connection of a program that knows of no proxy. Its address stands for a name, or is itself what the
 // program wants; then it needs a rule of its own.
@@ -25,8 +18,12 @@ func (c *client) redirected() {
 		c.reset()
 		return
 	}
-	host, known := c.e.names.Name(to.Addr())
-	if !known {
+	host, known := c.e.names.Host(to.Addr())
+	switch {
+	case known:
+	case dns.IsSynthetic(to.Addr()):
+		err = fmt.Errorf("%s stands for no name of this session", to.Addr())
+	default:
 		host, err = hostmatch.FromAddr(to.Addr())
 	}
 	p := place{host, to.Port()}

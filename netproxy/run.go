@@ -10,12 +10,14 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/elazarl/goproxy"
 
 	"coworker/netproxy/control"
 	"coworker/netproxy/dial"
+	"coworker/netproxy/dns"
 	"coworker/netproxy/flow"
 	"coworker/netproxy/hostmatch"
 	"coworker/netproxy/inject"
@@ -38,23 +40,13 @@ type Options struct {
 	Dialer *dial.Dialer
 	// Original tells where a redirected connection was going.
 	Original func(*net.TCPConn) (netip.AddrPort, error)
-	// Resolver starts the resolver inside, on sockets that it owns; nil: there is none.
-	Resolver func(NameService) (Names, error)
+	// NameUDP and NameTCP are the sockets of the resolver inside.
+	NameUDP []net.PacketConn
+	NameTCP []net.Listener
 	// Roots verify the origins of opened hosts; nil: those of the system.
 	Roots *x509.CertPool
 	// Random is for the certificates of opened hosts.
 	Random io.Reader
-}
-
-// NameService is what the resolver inside asks of the engine.
-type NameService struct {
-	IPv6 bool
-	// Judge says whether a name is answered with a synthetic address.
-	Judge func(hostmatch.Host) hostmatch.Decision
-	// Report tells a question that was refused.
-	Report func(flow.Record)
-	// Broke ends the proxy: the resolver cannot go on.
-	Broke func(error)
 }
 
 type engine struct {
@@ -72,7 +64,7 @@ type engine struct {
 	hosts     *inject.Rules
 	authority *inject.Authority
 	roots     *x509.CertPool
-	names     Names
+	names     *dns.Names
 	original  func(*net.TCPConn) (netip.AddrPort, error)
 	listeners []*net.TCPListener
 	slots     chan struct{}
@@ -94,6 +86,12 @@ func Run(ctx context.Context, o Options) error {
 		for _, l := range listeners {
 			l.Close()
 		}
+		for _, c := range o.NameUDP {
+			c.Close()
+		}
+		for _, l := range o.NameTCP {
+			l.Close()
+		}
 	}()
 	first, err := line.Receive()
 	if err != nil {
@@ -102,7 +100,7 @@ func Run(ctx context.Context, o Options) error {
 	if first.Config == nil {
 		return errors.New("the first message is no configuration")
 	}
-	if first.Config.IPv6 && (len(o.Proxy) < 2 || len(o.Transparent) < 2) {
+	if first.Config.IPv6 && min(len(o.Proxy), len(o.Transparent), len(o.NameUDP), len(o.NameTCP)) < 2 {
 		return errors.New("IPv6 is configured, and its listeners are missing")
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -118,7 +116,7 @@ func Run(ctx context.Context, o Options) error {
 func newEngine(cfg *control.Config, line *control.Conn, o Options) (*engine, error) {
 	e := &engine{
 		cfg: cfg, limits: withDefaults(cfg.Limits), headTime: defaultHeadTime, helloTime: defaultHelloTime, line: line, dialer: o.Dialer,
-		http: newCarrier(), roots: o.Roots, original: o.Original, broken: make(chan error, 1), conns: map[net.Conn]struct{}{},
+		http: newCarrier(), names: dns.NewNames(), roots: o.Roots, original: o.Original, broken: make(chan error, 1), conns: map[net.Conn]struct{}{},
 	}
 	e.slots = make(chan struct{}, e.limits.Connections)
 	var err error
@@ -162,11 +160,8 @@ func withDefaults(l control.Limits) control.Limits {
 
 func (e *engine) run(ctx context.Context, cancel func(), o Options) error {
 	e.records = newRecorder(e.line.Send, e.breakOff)
-	if err := e.startNames(o); err != nil {
-		e.records.close()
-		return err
-	}
 	var accepting sync.WaitGroup
+	accepting.Go(func() { e.resolve(ctx, o) })
 	for _, l := range o.Proxy {
 		accepting.Go(func() { e.accept(ctx, l, flow.Proxy) })
 	}
@@ -187,32 +182,27 @@ func (e *engine) run(ctx context.Context, cancel func(), o Options) error {
 	e.closeAll()
 	accepting.Wait()
 	e.clients.Wait()
-	e.names.Close()
 	e.records.close()
 	e.line.Close()
 	reading.Wait()
 	return err
 }
 
-func (e *engine) startNames(o Options) error {
-	e.names = noNames{}
-	if o.Resolver == nil {
-		return nil
+// resolve serves the resolver inside until ctx ends.
+func (e *engine) resolve(ctx context.Context, o Options) {
+	r := &dns.Resolver{Names: e.names, Decide: e.judgeName, Report: e.records.count, IPv6: e.cfg.IPv6}
+	if err := r.Serve(ctx, o.NameUDP, o.NameTCP); err != nil {
+		e.breakOff(err)
 	}
-	names, err := o.Resolver(NameService{IPv6: e.cfg.IPv6, Judge: e.judgeName, Report: e.records.report, Broke: e.breakOff})
-	if err != nil {
-		return fmt.Errorf("resolver inside: %w", err)
-	}
-	e.names = names
-	return nil
 }
 
 // judgeName lets the probe's name pass until settle.
-func (e *engine) judgeName(h hostmatch.Host) hostmatch.Decision {
+func (e *engine) judgeName(h hostmatch.Host) dns.Decision {
 	if e.isProbe(place{h, 443}) {
-		return hostmatch.Decision{Verdict: hostmatch.Allow, Reason: "the battery's own name"}
+		return dns.Decision{Allow: true, Reason: "the battery's own name"}
 	}
-	return e.book.name(h)
+	d := e.book.name(h)
+	return dns.Decision{Allow: d.Verdict == hostmatch.Allow, Reason: d.Reason, Needed: d.Needed, Rule: d.Rule}
 }
 
 // breakOff notes why the proxy ends; the first reason counts.
@@ -228,7 +218,7 @@ func (e *engine) listen() error {
 	for {
 		m, err := e.line.Receive()
 		switch {
-		case errors.Is(err, io.EOF):
+		case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET): // a reset is an end with messages unread
 			return nil
 		case err != nil:
 			return fmt.Errorf("line to the supervisor: %w", err)
@@ -315,9 +305,3 @@ func (e *engine) closeAll() {
 		c.Close()
 	}
 }
-
-// noNames is a table without names.
-type noNames struct{}
-
-func (noNames) Name(netip.Addr) (hostmatch.Host, bool) { return hostmatch.Host{}, false }
-func (noNames) Close() error                           { return nil }

@@ -49,6 +49,9 @@ func run() error {
 	if o.Transparent, err = listeners(control.FDTransparent4, control.FDTransparent6); err != nil {
 		return err
 	}
+	if err := nameSockets(&o); err != nil {
+		return err
+	}
 	return netproxy.Run(context.Background(), o)
 }
 
@@ -90,6 +93,31 @@ func listeners(four, six int) ([]*net.TCPListener, error) {
 		return nil, err
 	}
 	return out, nil
+}
+
+// nameSockets takes those of the resolver inside.
+func nameSockets(o *netproxy.Options) error {
+	tcp, err := listeners(control.FDNameTCP4, control.FDNameTCP6)
+	if err != nil {
+		return err
+	}
+	for _, l := range tcp {
+		o.NameTCP = append(o.NameTCP, l)
+	}
+	for _, fd := range []int{control.FDNameUDP4, control.FDNameUDP6}[:len(tcp)] {
+		if _, err := syscall.GetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_TYPE); err != nil {
+			return fmt.Errorf("descriptor %d: %w", fd, err)
+		}
+		syscall.CloseOnExec(fd)
+		f := os.NewFile(uintptr(fd), "names")
+		p, err := net.FilePacketConn(f)
+		f.Close()
+		if err != nil {
+			return fmt.Errorf("descriptor %d is no packet socket: %w", fd, err)
+		}
+		o.NameUDP = append(o.NameUDP, p)
+	}
+	return nil
 }
 
 func listener(fd int) (*net.TCPListener, error) {
