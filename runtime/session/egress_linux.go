@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -38,17 +39,18 @@ type egress struct {
 	probe   control.Probe
 	ledger  ledger
 
-	settled chan struct{} // closed when the walls are proved: what came before was the battery
-	ready   chan struct{}
-	ended   chan struct{} // closed when the proxy says nothing more
-	readyMu sync.Once
-	asks    chan control.Ask
-	work    sync.WaitGroup
-	asking  context.Context // ends when no question may wait any more
-	stop    context.CancelFunc
-	closing chan struct{}
-	mu      sync.Mutex
-	endErr  error
+	settledAt time.Time     // written before settled is closed
+	settled   chan struct{} // closed when the walls are proved: what came before was the battery
+	ready     chan struct{}
+	ended     chan struct{} // closed when the proxy says nothing more
+	readyMu   sync.Once
+	asks      chan control.Ask
+	work      sync.WaitGroup
+	asking    context.Context // ends when no question may wait any more
+	stop      context.CancelFunc
+	closing   chan struct{}
+	mu        sync.Mutex
+	endErr    error
 }
 
 // proxyLimit bounds how long a proxy may take to start and to end.
@@ -141,6 +143,7 @@ func (e *egress) settle() error {
 	if e == nil {
 		return nil
 	}
+	e.settledAt = time.Now()
 	close(e.settled)
 	if err := e.conn.Send(control.Message{Settle: &struct{}{}}); err != nil {
 		return e.died(err)
@@ -173,7 +176,7 @@ func (e *egress) receive() error {
 		case m.Ready != nil:
 			e.readyMu.Do(func() { close(e.ready) })
 		case m.Flow != nil:
-			if e.proved() {
+			if !e.battery(m.Flow) {
 				e.ledger.add(*m.Flow)
 			}
 		case m.Ask != nil:
@@ -187,13 +190,14 @@ func (e *egress) receive() error {
 	}
 }
 
-// proved reports whether what comes now is about commands, not about the battery.
-func (e *egress) proved() bool {
+// battery reports whether a record is about the probes, not about commands: the proxy may sum equal ones, and tell them
+// later. Nothing inside knows the name, and after settle nobody is answered for it.
+func (e *egress) battery(r *flow.Record) bool {
 	select {
 	case <-e.settled:
-		return true
+		return strings.HasSuffix(r.Host, e.probe.Name) && r.Begun.Before(e.settledAt)
 	default:
-		return false
+		return true
 	}
 }
 

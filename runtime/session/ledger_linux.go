@@ -153,6 +153,17 @@ func (l *ledger) close() error {
 	return nil
 }
 
+// refusal says what was refused and why, naming the host once.
+func refusal(what, host, reason string) string {
+	switch {
+	case what == "":
+		return reason
+	case strings.Contains(reason, what):
+		return reason
+	}
+	return what + ": " + strings.TrimPrefix(reason, host+": ")
+}
+
 // denials turns refused flows into what a person can grant, each once.
 func (l *ledger) denials() []Denial {
 	var out []Denial
@@ -165,10 +176,7 @@ func (l *ledger) denials() []Denial {
 		if r.Port != 0 {
 			what = net.JoinHostPort(r.Host, strconv.Itoa(int(r.Port)))
 		}
-		if what == "" {
-			what = "a request"
-		}
-		d := Denial{Wall: enforce.NetEgress, What: what + ": " + r.Reason, Source: string(r.Source)}
+		d := Denial{Wall: enforce.NetEgress, What: refusal(what, r.Host, r.Reason), Source: string(r.Source)}
 		if r.Needed != "" {
 			d.Needed = "--allow " + r.Needed
 		}
