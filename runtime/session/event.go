@@ -9,7 +9,7 @@ import (
 
 // Event is something that belongs in the record. The caller of the session turns it into a row.
 type Event struct {
-	Stage    string // "start", "exec", "flow", "sweep", "window", "limit", "end"
+	Stage    string // "start", "rules", "exec", "flow", "sweep", "window", "limit", "end"
 	Status   string // "ok", "refused", "failed", "held", …
 	Reason   string
 	Rule     string   // the rule that decided

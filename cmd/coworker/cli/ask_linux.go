@@ -14,7 +14,7 @@ import (
 func openTerminal() (*os.File, error) {
 	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 	if err != nil {
-		return nil, &approvalError{text: fmt.Sprintf("--ask: there is no terminal to ask on: %v", err), hint: "leave --ask out: what was refused is listed at the end, with the flag that allows it"}
+		return nil, &approvalError{text: fmt.Sprintf("there is no terminal to ask on: %v", err), hint: "leave --ask out: what was refused is listed at the end, with the flag that allows it"}
 	}
 	return tty, nil
 }

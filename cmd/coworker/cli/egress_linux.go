@@ -24,7 +24,7 @@ const askLimit = time.Minute
 func (e *environment) decideNet(ctx context.Context, f execFlags, p *planned, req *wallspec.Request) ([]redact.Secret, error) {
 	req.Net = wallspec.Net{Mode: f.net, Allow: f.allow, Ask: f.ask}
 	var err error
-	if req.Net.Allow, err = e.expandGroups(ctx, p, f.allow); err != nil {
+	if req.Net.Allow, err = e.expandGroups(ctx, p, f); err != nil {
 		return nil, err
 	}
 	req.Egress, err = wallspec.ParseNet(req.Net, ruleTexts(p.settings.Net.Allow), ruleTexts(p.settings.Net.Deny))
@@ -124,4 +124,25 @@ func (x *execution) summariseNet() {
 func (x *execution) network() {
 	x.report.Egress = egressReports(x.session.Egress())
 	x.report.Denials = append(x.report.Denials, x.session.Refusals()...)
+}
+
+// recordRules puts on record what the session may reach, groups taken apart.
+func (x *execution) recordRules() error {
+	if x.egress == nil {
+		return nil
+	}
+	c := x.egress.Config
+	rules := slices.Clone(c.Allow)
+	for _, r := range c.Deny {
+		rules = append(rules, "deny "+r)
+	}
+	for _, h := range c.Hosts {
+		if h.Secret != "" {
+			rules = append(rules, fmt.Sprintf("credential %s for %s%s", h.Secret, hostPort(h.Host, h.Port), h.Path))
+		}
+	}
+	a, id := x.session.Attestation()
+	return x.record.Record(context.WithoutCancel(x.stop.ctx), id, session.Event{
+		Stage: "rules", Status: string(x.plan.Spec.Net), Args: rules, Level: a.Level, Walls: a.Walls,
+	})
 }

@@ -156,7 +156,7 @@ func shown(w io.Writer) io.Writer {
 
 // command records the command, then runs it.
 func (x *execution) command(o *outputs) (session.Result, error) {
-	if err := x.event("started", "", ""); err != nil {
+	if err := errors.Join(x.recordRules(), x.event("started", "", "")); err != nil {
 		return session.Result{}, err
 	}
 	closePorts, err := x.publish()
