@@ -144,6 +144,7 @@ func attempts() map[string]string {
 	out["udp synthetic4"], out["udp synthetic6"] = ask("udp", "198.18.0.5:53"), ask("udp", "[fdc0:c0c0:c0c0::5]:53")
 	out["udp other4"] = ask("udp", "203.0.113.8:53")
 	out["own server4"], out["own server6"], out["own server on 127.5.5.5"] = own("127.0.0.1:0"), own("[::1]:0"), own("127.5.5.5:3129")
+	out["own server on lo's address4"], out["own server on lo's address6"] = own("198.18.0.1:0"), own("[fdc0:c0c0:c0c0::1]:0")
 	for name, port := range map[string]int{"steal transparent": TransparentPort, "steal proxy": ProxyPort, "steal names": NamePort} {
 		out[name] = steal(port)
 	}
@@ -240,7 +241,7 @@ func TestInstall(t *testing.T) {
 			"other4": "ENETUNREACH", "other6": "ENETUNREACH", "private": "ENETUNREACH", "metadata": "ENETUNREACH",
 			"beside synthetic4": "ENETUNREACH", "beside synthetic6": "ENETUNREACH", "before synthetic4": "ENETUNREACH", "closed port on loopback": "ECONNREFUSED",
 			"udp names4": "udp ?", "udp names6": "udp ?", "udp synthetic4": "ECONNREFUSED", "udp synthetic6": "ECONNREFUSED", "udp other4": "ENETUNREACH",
-			"own server4": "own", "own server6": "own", "own server on 127.5.5.5": "own",
+			"own server4": "own", "own server6": "own", "own server on 127.5.5.5": "own", "own server on lo's address4": "own", "own server on lo's address6": "own",
 			"steal transparent": "EADDRINUSE", "steal proxy": "EADDRINUSE", "steal names": "EADDRINUSE",
 		})
 	})
@@ -344,19 +345,21 @@ func tamper(what string) error {
 		other := c.AddTable(&nftables.Table{Name: "other", Family: nftables.TableFamilyINet})
 		c.AddChain(&nftables.Chain{Table: other, Name: "output", Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookOutput, Priority: nftables.ChainPriorityRef(-150)})
 	case "one route more":
-		return addRoutes([]netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")})
+		return changeRoute(unix.RTM_NEWROUTE, netip.MustParsePrefix("192.0.2.0/24"))
 	case "a route less":
-		return deleteRoute(Synthetic4)
+		return changeRoute(unix.RTM_DELROUTE, Synthetic4)
+	case "own address less":
+		return changeRoute(unix.RTM_DELROUTE, netip.PrefixFrom(Own4, 32))
 	case "a default route":
-		return addRoutes([]netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")})
+		return changeRoute(unix.RTM_NEWROUTE, netip.MustParsePrefix("0.0.0.0/0"))
 	case "an IPv6 default route":
-		return addRoutes([]netip.Prefix{netip.MustParsePrefix("::/0")})
+		return changeRoute(unix.RTM_NEWROUTE, netip.MustParsePrefix("::/0"))
 	}
 	return c.Flush()
 }
 
-func deleteRoute(p netip.Prefix) error {
-	c, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
+func changeRoute(kind netlink.HeaderType, p netip.Prefix) error {
+	c, err := dialRoutes()
 	if err != nil {
 		return err
 	}
@@ -365,7 +368,11 @@ func deleteRoute(p netip.Prefix) error {
 	if err != nil {
 		return err
 	}
-	m.Header.Type, m.Header.Flags = unix.RTM_DELROUTE, netlink.Request|netlink.Acknowledge
+	m.Header.Type = kind
+	if kind == unix.RTM_DELROUTE {
+		m.Header.Flags = netlink.Request | netlink.Acknowledge
+		m.Data[5] = 0 // whoever made it
+	}
 	_, err = c.Execute(m)
 	return err
 }
@@ -374,7 +381,7 @@ func TestVerifySeesChanges(t *testing.T) {
 	each(t, func(t *testing.T, uid int) {
 		for what, reason := range map[string]string{
 			"": "", "no table": "0 chains", "no rules": "0 rules", "one rule more": "3 rules", "another rule": "rule 1", "one chain more": "2 chains",
-			"one route more": "192.0.2.0/24", "a route less": "no local route to 198.18.0.0/15", "a default route": "0.0.0.0/0", "an IPv6 default route": "::/0",
+			"one route more": "192.0.2.0/24", "a route less": "no local route to 198.18.0.0/15", "own address less": "no local route to 198.18.0.1/32", "a default route": "0.0.0.0/0", "an IPv6 default route": "::/0",
 		} {
 			r := spawn(t, uid, job{Literals: literals, Tamper: what}, keeperCaps, nil)
 			if !strings.Contains(r.Verify, reason) || (r.Verify == "") != (reason == "") {

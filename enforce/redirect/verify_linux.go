@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
-	"time"
 
 	"github.com/google/nftables"
 	"github.com/mdlayher/netlink"
@@ -21,7 +20,7 @@ func Verify(notes Notes) error {
 			return err
 		}
 	}
-	return verifyRoutes(notes.Routes)
+	return verifyRoutes(notes)
 }
 
 func verifyRules(ipv6 bool) error {
@@ -61,10 +60,17 @@ func sameChain(a, b *nftables.Chain) bool {
 		a.Hooknum != nil && *a.Hooknum == *b.Hooknum && a.Priority != nil && *a.Priority == *b.Priority
 }
 
-func verifyRoutes(want []netip.Prefix) error {
+// verifyRoutes sees the addresses of lo as well: each is a local route.
+func verifyRoutes(notes Notes) error {
 	got, err := listRoutes()
 	if err != nil {
 		return err
+	}
+	want := slices.Clone(notes.Routes)
+	if notes.Mode == ModeNAT {
+		for _, a := range owned(notes.IPv6) {
+			want = append(want, netip.PrefixFrom(a, a.BitLen()))
+		}
 	}
 	for _, p := range want {
 		if !slices.Contains(got, route{p, unix.RT_TABLE_LOCAL, unix.RTN_LOCAL, loopback}) {
@@ -92,14 +98,11 @@ func (r route) own() bool {
 }
 
 func listRoutes() ([]route, error) {
-	c, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
+	c, err := dialRoutes()
 	if err != nil {
-		return nil, &StepError{"open NETLINK_ROUTE", err}
+		return nil, err
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
-		return nil, &StepError{"bound the wait for NETLINK_ROUTE", err}
-	}
 	// All families at once.
 	messages, err := c.Execute(netlink.Message{
 		Header: netlink.Header{Type: unix.RTM_GETROUTE, Flags: netlink.Request | netlink.Dump},
