@@ -23,7 +23,6 @@ func asMissing(err error, target **MissingError) bool { return errors.As(err, ta
 
 // service answers outside: each transparent connection with its original destination, everything else with its name.
 type service struct {
-	files []*os.File
 	wg    sync.WaitGroup
 	close []func() error
 }
@@ -349,7 +348,9 @@ func tamper(what string) error {
 	case "a route less":
 		return changeRoute(unix.RTM_DELROUTE, Synthetic4)
 	case "own address less":
-		return changeRoute(unix.RTM_DELROUTE, netip.PrefixFrom(Own4, 32))
+		return changeAddress(unix.RTM_DELADDR, Own6)
+	case "one address more":
+		return changeAddress(unix.RTM_NEWADDR, netip.MustParseAddr("192.0.2.1"))
 	case "a default route":
 		return changeRoute(unix.RTM_NEWROUTE, netip.MustParsePrefix("0.0.0.0/0"))
 	case "an IPv6 default route":
@@ -359,19 +360,30 @@ func tamper(what string) error {
 }
 
 func changeRoute(kind netlink.HeaderType, p netip.Prefix) error {
+	m, err := routeMessage(p)
+	if err != nil {
+		return err
+	}
+	return tell(kind, m)
+}
+
+func changeAddress(kind netlink.HeaderType, a netip.Addr) error {
+	m, err := addressMessage(netip.PrefixFrom(a, a.BitLen()))
+	if err != nil {
+		return err
+	}
+	return tell(kind, m)
+}
+
+func tell(kind netlink.HeaderType, m netlink.Message) error {
 	c, err := dialRoutes()
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	m, err := routeMessage(p)
-	if err != nil {
-		return err
-	}
 	m.Header.Type = kind
-	if kind == unix.RTM_DELROUTE {
+	if kind == unix.RTM_DELROUTE || kind == unix.RTM_DELADDR {
 		m.Header.Flags = netlink.Request | netlink.Acknowledge
-		m.Data[5] = 0 // whoever made it
 	}
 	_, err = c.Execute(m)
 	return err
@@ -381,7 +393,7 @@ func TestVerifySeesChanges(t *testing.T) {
 	each(t, func(t *testing.T, uid int) {
 		for what, reason := range map[string]string{
 			"": "", "no table": "0 chains", "no rules": "0 rules", "one rule more": "3 rules", "another rule": "rule 1", "one chain more": "2 chains",
-			"one route more": "192.0.2.0/24", "a route less": "no local route to 198.18.0.0/15", "own address less": "no local route to 198.18.0.1/32", "a default route": "0.0.0.0/0", "an IPv6 default route": "::/0",
+			"one route more": "192.0.2.0/24", "a route less": "no local route to 198.18.0.0/15", "own address less": "lo does not have the address fdc0:c0c0:c0c0::1", "one address more": "192.0.2.1", "a default route": "0.0.0.0/0", "an IPv6 default route": "::/0",
 		} {
 			r := spawn(t, uid, job{Literals: literals, Tamper: what}, keeperCaps, nil)
 			if !strings.Contains(r.Verify, reason) || (r.Verify == "") != (reason == "") {
@@ -394,7 +406,7 @@ func TestVerifySeesChanges(t *testing.T) {
 	})
 }
 
-func FuzzParseRoute(f *testing.F) {
+func FuzzParse(f *testing.F) {
 	for _, p := range []netip.Prefix{Synthetic4, Synthetic6, netip.MustParsePrefix("0.0.0.0/0")} {
 		m, err := routeMessage(p)
 		if err != nil {
@@ -405,9 +417,18 @@ func FuzzParseRoute(f *testing.F) {
 			f.Errorf("%s: %+v %v", p, r, err)
 		}
 	}
+	m, err := addressMessage(netip.PrefixFrom(Own6, 128))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(m.Data)
+	if a, err := parseAddress(m.Data); err != nil || a != Own6 {
+		f.Errorf("%s %v", a, err)
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		before := bytes.Clone(data)
 		_, _ = parseRoute(data)
+		_, _ = parseAddress(data)
 		if !bytes.Equal(before, data) {
 			t.Error("the message was changed")
 		}
