@@ -27,3 +27,6 @@ func (l *lazyReader) read() (*[]byte, int, error) {
 
 // quiet cannot know, so idle connections are not used again.
 func quiet(*net.TCPConn) bool { return false }
+
+// departed cannot know; the time limits end such connections.
+func departed(*net.TCPConn) (gone, half bool) { return false, false }

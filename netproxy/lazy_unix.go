@@ -78,3 +78,19 @@ func quiet(c *net.TCPConn) bool {
 	})
 	return err == nil && still
 }
+
+// departed says that a client has reset its connection, or ended its half of it with nothing left to read.
+func departed(c *net.TCPConn) (gone, half bool) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return true, true
+	}
+	err = raw.Read(func(fd uintptr) bool {
+		var b [1]byte
+		n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK)
+		half = err == nil && n == 0
+		gone = err != nil && err != syscall.EAGAIN && err != syscall.EINTR
+		return true
+	})
+	return gone || err != nil, half
+}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/elazarl/goproxy"
 
@@ -98,14 +99,14 @@ func (o *origin) send(head *[]byte) error {
 // answer reads the head of the final answer; interim ones are passed on.
 func (o *origin) answer(r *http.Request, w *response) (*http.Response, error) {
 	for range maxInterim {
+		if err := o.await(w.x); err != nil {
+			return nil, err
+		}
 		o.headLeft = maxAnswerHead
 		resp, err := http.ReadResponse(o.br, r)
 		o.headLeft = -1
 		if err != nil {
-			if err == io.EOF || err == io.ErrUnexpectedEOF {
-				err = errors.New("it closed the connection")
-			}
-			return nil, err
+			return nil, ended(err)
 		}
 		if resp.StatusCode >= 200 || resp.StatusCode == http.StatusSwitchingProtocols {
 			o.lastClose = resp.Close || resp.ContentLength < 0 && !chunked(resp)
@@ -117,6 +118,44 @@ func (o *origin) answer(r *http.Request, w *response) (*http.Response, error) {
 		}
 	}
 	return nil, errors.New("it sends interim answers without end")
+}
+
+const (
+	awaitStep = time.Second
+	halfSteps = 30 // for a client that ended its half after the request and waits
+)
+
+// errLeft: there is nobody to answer.
+var errLeft = errors.New("the client left before the answer")
+
+// await waits for the first octet of an answer and looks after the client meanwhile: one that left frees what it holds.
+func (o *origin) await(x *exchange) error {
+	defer o.conn.SetReadDeadline(time.Time{})
+	for step := 0; ; step++ {
+		o.conn.SetReadDeadline(time.Now().Add(awaitStep))
+		_, err := o.br.Peek(1)
+		var late net.Error
+		switch {
+		case err == nil:
+			return nil
+		case errors.As(err, &late) && late.Timeout() && x.h.c.ctx.Err() == nil:
+		default:
+			return ended(err)
+		}
+		if x.body != nil {
+			continue // its sender sees the client
+		}
+		if gone, half := departed(x.h.c.conn); gone || half && step >= halfSteps {
+			return errLeft
+		}
+	}
+}
+
+func ended(err error) error {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return errors.New("it closed the connection")
+	}
+	return err
 }
 
 func chunked(r *http.Response) bool {

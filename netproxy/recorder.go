@@ -11,6 +11,7 @@ import (
 const (
 	recordQueue = 256 // records that wait for the supervisor; then connections wait
 	maxRefusals = 1024
+	maxBatch    = 64
 	flushEvery  = time.Second
 	maxText     = 512 // octets of a text that came from inside
 )
@@ -18,7 +19,7 @@ const (
 // recorder tells the supervisor every attempt. Equal refusals are told once at first and then in sums, so that a loop
 // inside cannot flood it.
 type recorder struct {
-	send  func(control.Message) error
+	send  func([]control.Message) error
 	broke func(error)
 	queue chan flow.Record
 	done  chan struct{} // the writer has ended
@@ -36,7 +37,7 @@ type refusalKey struct {
 }
 
 // newRecorder starts the writer; broke is called once if the line breaks.
-func newRecorder(send func(control.Message) error, broke func(error)) *recorder {
+func newRecorder(send func([]control.Message) error, broke func(error)) *recorder {
 	r := &recorder{send: send, broke: broke, queue: make(chan flow.Record, recordQueue), done: make(chan struct{}), refusals: map[refusalKey]*flow.Record{}}
 	go r.write()
 	return r
@@ -112,31 +113,47 @@ func (r *recorder) write() {
 	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()
 	var failed error
-	tell := func(rec flow.Record) {
-		if failed != nil {
+	tell := func(batch []flow.Record) {
+		if failed != nil || len(batch) == 0 {
 			return // the proxy ends; senders must not hang
 		}
-		if failed = r.send(control.Message{Flow: &rec}); failed != nil {
+		var out []control.Message
+		for i := range batch {
+			out = append(out, control.Message{Flow: &batch[i]})
+		}
+		if failed = r.send(out); failed != nil {
 			r.broke(failed)
 		}
 	}
 	for {
 		select {
 		case rec, open := <-r.queue:
-			if open {
-				tell(rec)
-				continue
+			if !open {
+				tell(r.sums())
+				return
 			}
-			for _, rec := range r.sums() {
-				tell(rec)
-			}
-			return
+			tell(r.batch(rec))
 		case <-tick.C:
-			for _, rec := range r.sums() {
-				tell(rec)
-			}
+			tell(r.sums())
 		}
 	}
+}
+
+// batch takes what else waits, so that many small records are one write.
+func (r *recorder) batch(first flow.Record) []flow.Record {
+	out := []flow.Record{first}
+	for len(out) < maxBatch {
+		select {
+		case rec, open := <-r.queue:
+			if !open {
+				return out
+			}
+			out = append(out, rec)
+		default:
+			return out
+		}
+	}
+	return out
 }
 
 // close tells what is left and waits for it. Nothing may be reported after.

@@ -88,8 +88,6 @@ func (w *response) WriteHeader(status int) {
 		w.out.WriteString("Connection: Upgrade\r\nUpgrade: websocket\r\n")
 	case w.close:
 		w.out.WriteString("Connection: close\r\n")
-	case w.x.req.Minor == 0:
-		w.out.WriteString("Connection: keep-alive\r\n")
 	}
 	w.out.WriteString("\r\n")
 }
@@ -106,6 +104,9 @@ func (w *response) frame() {
 		} else {
 			delete(w.header, "Content-Length")
 		}
+	}
+	if w.status < 200 || w.status == http.StatusNoContent {
+		delete(w.header, "Content-Length") // RFC 9110 section 8.6
 	}
 	if w.none || w.left >= 0 && len(w.trailer) == 0 {
 		return

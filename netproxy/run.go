@@ -29,6 +29,7 @@ const (
 	defaultIdle        = 10 * time.Minute
 	defaultTotal       = 24 * time.Hour
 	defaultHeadTime    = 30 * time.Second
+	endTime            = 5 * time.Second // for the last records
 )
 
 // Options is what a proxy is made of. Run closes Control and the listeners.
@@ -159,7 +160,7 @@ func withDefaults(l control.Limits) control.Limits {
 }
 
 func (e *engine) run(ctx context.Context, cancel func(), o Options) error {
-	e.records = newRecorder(e.line.Send, e.breakOff)
+	e.records = newRecorder(e.line.SendAll, e.breakOff)
 	var accepting sync.WaitGroup
 	accepting.Go(func() { e.resolve(ctx, o) })
 	for _, l := range o.Proxy {
@@ -180,6 +181,8 @@ func (e *engine) run(ctx context.Context, cancel func(), o Options) error {
 	}
 	cancel()
 	e.closeAll()
+	patience := time.AfterFunc(endTime, func() { e.line.Close() }) // a supervisor that reads no more must not keep us
+	defer patience.Stop()
 	accepting.Wait()
 	e.clients.Wait()
 	e.records.close()

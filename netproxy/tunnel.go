@@ -39,12 +39,14 @@ func (c *client) tunnel(a *attempt, g greeting) {
 		}
 	}
 	c.dog.touch()
+	opens := c.e.hosts.Opens(a.place.host, a.place.port)
 	switch {
-	case a.rule.Raw:
+	case a.rule.Raw && !opens:
 		c.relay(a, res.Conn, nil)
 	case a.place.port == 80:
 		c.clear(a, res.Conn)
 	default:
+		a.rec.Inspected = true
 		c.tls(a, res.Conn)
 	}
 	if why := c.dog.why(); why != "" {

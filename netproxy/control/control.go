@@ -180,6 +180,24 @@ func (c *Conn) Send(m Message) error {
 	return nil
 }
 
+// SendAll writes several lines at once.
+func (c *Conn) SendAll(list []Message) error {
+	var lines []byte
+	for _, m := range list {
+		line, err := json.Marshal(m)
+		if err != nil {
+			return fmt.Errorf("encode a control message: %w", err)
+		}
+		lines = append(append(lines, line...), '\n')
+	}
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
+	if _, err := c.rw.Write(lines); err != nil {
+		return fmt.Errorf("send control messages: %w", err)
+	}
+	return nil
+}
+
 // Receive reads one line. io.EOF means that the other end closed between lines.
 func (c *Conn) Receive() (*Message, error) {
 	line, err := c.line()
