@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"coworker/enforce"
+	"coworker/enforce/redirect"
 	"coworker/netproxy/hostmatch"
 )
 
@@ -88,7 +89,11 @@ func (b *builder) net() error {
 		if err != nil {
 			return refuse("--allow", "", "%v", err)
 		}
-		if a, ok := rule.Literal(); ok && !seen[a.String()] {
+		a, ok := rule.Literal()
+		if ok && (redirect.Synthetic4.Contains(a) || redirect.Synthetic6.Contains(a)) {
+			return refuse("--allow", "name the host, or reach it under another address", "%q lies in a range that stands for names inside a session", text)
+		}
+		if ok && !seen[a.String()] {
 			seen[a.String()] = true
 			b.plan.Spec.Literals = append(b.plan.Spec.Literals, a.String())
 		}

@@ -57,8 +57,8 @@ func execFlagTable() []cli.Flag {
 		&cli.BoolFlag{Name: "tty", Usage: "give the command a terminal"},
 		&cli.BoolFlag{Name: "debug", Usage: "allow debuggers inside (recorded)"},
 		&cli.BoolFlag{Name: "live", Usage: "work in the real folder (the default)"},
-		&cli.StringSliceFlag{Name: "allow", Usage: "let it reach `HOST[:PORT][=CIDR][+raw]`, *.HOST, or registries"},
-		&cli.StringFlag{Name: "net", Usage: "`MODE`: none (default), allowlist (what --allow names), open (every public host)"},
+		&cli.StringSliceFlag{Name: "allow", Usage: "a `RULE` about what it may reach: HOST[:PORT][=CIDR][+raw], *.HOST, or registries"},
+		&cli.StringFlag{Name: "net", Usage: "the network `MODE`: none (default), allowlist (what --allow names), open (all public hosts)"},
 		&cli.BoolFlag{Name: "ask", Usage: "ask on the terminal about a host that no rule allows"},
 		&cli.StringFlag{Name: "report", Usage: "write what happened to this `FILE`, as JSON"},
 	}
