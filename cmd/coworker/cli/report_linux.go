@@ -53,4 +53,3 @@ func jsonTexts(list []string) []string {
 	}
 	return out
 }
-
