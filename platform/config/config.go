@@ -36,10 +36,11 @@ type Exec struct {
 
 // Net says what sessions with a network may reach. Without --net or --allow a session has none, whatever stands here.
 type Net struct {
-	Allow    []Rule `toml:"allow"`    // rules of every session with a network, in the grammar of --allow
-	Deny     []Rule `toml:"deny"`     // never reached; a project file may add some
-	Upstream string `toml:"upstream"` // the company's proxy: "environment" (default), "none" or http://HOST:PORT
-	Requests []Rule `toml:"requests"` // hosts whose TLS is opened: "GET,HEAD api.example.com/path"
+	Allow          []Rule `toml:"allow"`           // rules of every session with a network, in the grammar of --allow
+	Deny           []Rule `toml:"deny"`            // never reached; a project file may add some
+	Upstream       string `toml:"upstream"`        // the company's proxy: "environment" (default), "none" or http://HOST:PORT
+	UpstreamSecret string `toml:"upstream_secret"` // name of the secret that holds USER:PASSWORD for it
+	Requests       []Rule `toml:"requests"`        // hosts whose TLS is opened: "GET,HEAD api.example.com/path"
 }
 
 // Rule is one rule about hosts. What it means is netproxy's to say; here it is one line of text.

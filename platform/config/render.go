@@ -27,6 +27,7 @@ var entries = []entry{
 	{"allow", `["registry.example.com", "git.corp:443=10.0.0.0/8"]`, "Rules of every such session, as with --allow."},
 	{"deny", `["*.tracker.example"]`, "Never reached, whatever is allowed."},
 	{"upstream", `"environment"`, "The company's proxy: environment (HTTPS_PROXY), none, or http://HOST:PORT."},
+	{"upstream_secret", `"company-proxy"`, "The secret that holds USER:PASSWORD for it (coworker secrets set company-proxy --unbound)."},
 	{"requests", `["GET,HEAD api.example.com/repos/acme"]`, "Open the TLS of this host, and let only these requests through."},
 	{"", "limits", "A limit set here is required: a session that cannot have it does not start."},
 	{"processes", `4096`, ""},

@@ -36,11 +36,14 @@ func (e *environment) decideNet(ctx context.Context, f execFlags, p *planned, re
 	if f.ask {
 		config.Ask = askLimit
 	}
-	if config.Upstream, err = companyProxy(p); err != nil {
+	secrets, err := e.secrets()
+	if err != nil {
 		return nil, err
 	}
-	var secrets []secret.Entry
-	if config.Hosts, secrets, err = e.hostRules(p, req.Egress.Rules); err != nil {
+	if config.Upstream, err = companyProxy(p, secrets); err != nil {
+		return nil, err
+	}
+	if config.Hosts, err = hostRules(p, secrets, req.Egress.Rules); err != nil {
 		return nil, err
 	}
 	if len(config.Hosts) > 0 {
@@ -54,7 +57,25 @@ func (e *environment) decideNet(ctx context.Context, f execFlags, p *planned, re
 }
 
 // companyProxy is the proxy between this machine and the rest, from the settings or the environment.
-func companyProxy(p *planned) (*control.Upstream, error) {
+func companyProxy(p *planned, secrets []secret.Entry) (*control.Upstream, error) {
+	proxy, err := namedUpstream(p)
+	name := p.settings.Net.UpstreamSecret
+	if err != nil || proxy == nil || name == "" {
+		return proxy, err
+	}
+	i := slices.IndexFunc(secrets, func(e secret.Entry) bool { return e.Name == name })
+	if i < 0 {
+		return nil, &usageError{text: fmt.Sprintf("net.upstream_secret in %s: there is no secret %q", p.settings.Source, name), hint: fmt.Sprintf("coworker secrets set %s --unbound", name)}
+	}
+	user, password, ok := strings.Cut(secrets[i].Value.Reveal(), ":")
+	if !ok {
+		return nil, &usageError{text: fmt.Sprintf("net.upstream_secret in %s: the secret %q is not USER:PASSWORD", p.settings.Source, name), hint: fmt.Sprintf("coworker secrets set %s --unbound --replace", name)}
+	}
+	proxy.User, proxy.Password = user, password
+	return proxy, nil
+}
+
+func namedUpstream(p *planned) (*control.Upstream, error) {
 	switch setting := p.settings.Net.Upstream; setting {
 	case "none":
 		return nil, nil

@@ -25,29 +25,30 @@ const (
 	trustWget      = "coworker/wgetrc"
 )
 
+// secrets are the person's stored credentials.
+func (e *environment) secrets() ([]secret.Entry, error) {
+	s, _, err := e.openSecrets()
+	if err != nil {
+		return nil, err
+	}
+	return s.Entries()
+}
+
 // hostRules are the hosts whose TLS the session's proxy opens: those with a credential that the session may reach, and those
-// of the settings. The entries are what may not reach the record.
-func (e *environment) hostRules(p *planned, rules hostmatch.Rules) ([]control.HostRule, []secret.Entry, error) {
-	secrets, _, err := e.openSecrets()
-	if err != nil {
-		return nil, nil, err
-	}
-	entries, err := secrets.Entries()
-	if err != nil {
-		return nil, nil, err
-	}
-	list := credential.HostRules(entries, rules)
+// of the settings.
+func hostRules(p *planned, secrets []secret.Entry, rules hostmatch.Rules) ([]control.HostRule, error) {
+	list := credential.HostRules(secrets, rules)
 	for _, text := range p.settings.Net.Requests {
 		rule, err := parseRequestRule(string(text))
 		if err != nil {
-			return nil, nil, &usageError{text: fmt.Sprintf("net.requests in %s: %q: %v", p.settings.Source, string(text), err), hint: `the form is "GET,HEAD api.example.com/path", with * for every method`}
+			return nil, &usageError{text: fmt.Sprintf("net.requests in %s: %q: %v", p.settings.Source, string(text), err), hint: `the form is "GET,HEAD api.example.com/path", with * for every method`}
 		}
 		list = append(list, rule)
 	}
 	if _, err := inject.ParseRules(list); err != nil {
-		return nil, nil, &usageError{text: err.Error(), hint: "coworker secrets list shows what credentials are bound to"}
+		return nil, &usageError{text: err.Error(), hint: "coworker secrets list shows what credentials are bound to"}
 	}
-	return list, entries, nil
+	return list, nil
 }
 
 // parseRequestRule reads "METHODS HOST[:PORT][/PATH]".

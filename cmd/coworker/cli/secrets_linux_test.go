@@ -3,9 +3,13 @@ package cli
 import (
 	"bytes"
 	"context"
+	"io"
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/creack/pty"
 )
@@ -60,5 +64,28 @@ func TestSecretIsNotEchoed(t *testing.T) {
 		if err := master.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestGitThatHangs: a helper that never answers is given up on.
+func TestGitThatHangs(t *testing.T) {
+	h := newSecretsHome(t)
+	fifo := filepath.Join(h.home, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.file(".gitconfig", "[credential]\n\thelper = \"!f() { read x < ~/fifo; }; f\"\n")
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	e := newEnvironment(Streams{Out: io.Discard, Err: io.Discard})
+	if file, err := e.gitFill(ctx, "git.example.com"); err != nil || len(file.result.Found) > 0 {
+		t.Errorf("%+v, %v", file, err)
+	}
+	release, err := os.OpenFile(fifo, os.O_RDWR, 0) // the helper's read ends when this end is closed
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := release.Close(); err != nil {
+		t.Error(err)
 	}
 }

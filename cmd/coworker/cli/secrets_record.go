@@ -27,16 +27,17 @@ func (e *environment) changeSecrets(ctx context.Context, stage string, change fu
 	}
 	defer func() { err = errors.Join(err, rec.db.Close()) }()
 	changed, err := change(s)
-	if err != nil || len(changed) == 0 {
+	if len(changed) == 0 {
 		return err
 	}
-	kept, err := s.Entries()
+	// From here on the store has changed, so there is a row, also if the result could not be printed.
+	kept, readErr := s.Entries()
 	rec.log.SetRedactor(redact.New(secret.Redactions(append(kept, changed...))...))
-	_, recordErr := rec.log.Append(ctx, secretRows(stage, changed)...)
-	if recordErr != nil {
+	if _, recordErr := rec.log.Append(ctx, secretRows(stage, changed)...); recordErr != nil {
 		recordErr = fmt.Errorf("the secrets were changed (%s), but that is not on record: %w", stage, recordErr)
+		return errors.Join(recordErr, err)
 	}
-	return errors.Join(recordErr, err)
+	return errors.Join(err, readErr)
 }
 
 func secretRows(stage string, entries []secret.Entry) []audit.Row {

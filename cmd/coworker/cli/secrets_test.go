@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -186,6 +187,29 @@ func TestSecretsSetRefuses(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(h.home, "cw/state/secrets.json")); err == nil {
 		t.Error("a refused set made a store")
+	}
+}
+
+// TestChangeIsOnRecordThoughNobodyReadsTheResult: stdout is closed, the secret is stored, and so is the row.
+func TestChangeIsOnRecordThoughNobodyReadsTheResult(t *testing.T) {
+	h := newSecretsHome(t)
+	h.file("value", planted)
+	in, err := os.Open(filepath.Join(h.home, "value"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	closed, err := os.Open(os.DevNull) // for reading: writes fail
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed.Close()
+	args := []string{"coworker", "secrets", "set", "one", "--host", "a.example.com"}
+	if err := Run(context.Background(), args, Streams{In: in, Out: closed, Err: io.Discard}); ExitCode(err) != exitInternal {
+		t.Errorf("%v", err)
+	}
+	if out, _ := h.want(0, "", "audit", "list"); !strings.Contains(out, "one a.example.com") {
+		t.Errorf("no row: %s", out)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
+	"strings"
 
 	"coworker/platform/atomicfile"
 )
@@ -133,7 +135,10 @@ func (s *Store) fromKeyring(h header) (string, error) {
 }
 
 // create makes an empty store if no part of one is there. The header is written before the entries: with it alone the
-// store is reported as damaged, without it the place of the key could be chosen a second time. The caller holds the lock.
+// store is reported as damaged, without it the place of the key could be chosen a second time.
+//
+// The caller holds the lock, so what is not there now does not come before it is written; files are put in place by a
+// rename, which leaves no second name behind in a crash.
 func (s *Store) create() error {
 	if empty, err := s.absent(); !empty || err != nil {
 		return err
@@ -144,7 +149,7 @@ func (s *Store) create() error {
 		return err
 	}
 	if refused := s.intoKeyring(h, id); refused != nil {
-		h.Key, h.NoKeyring = InFile, refused.Error()
+		h.Key, h.NoKeyring = InFile, clip(refused.Error())
 		if id, err = s.intoFile(id); err != nil {
 			return err
 		}
@@ -154,11 +159,14 @@ func (s *Store) create() error {
 	if err != nil {
 		return err
 	}
-	if err := atomicfile.Create(s.path(headerName), append(data, '\n')); err != nil {
+	if err := atomicfile.Write(s.path(headerName), append(data, '\n')); err != nil {
 		return err
 	}
 	return s.write(id, nil)
 }
+
+// clip bounds the words of a keyring, so that the header stays readable (maxHeader, with every byte escaped).
+func clip(s string) string { return strings.ToValidUTF8(s[:min(len(s), 300)], "") }
 
 // intoKeyring stores the key and reads it back: some keyrings take everything and keep nothing.
 func (s *Store) intoKeyring(h header, id *identity) error {
@@ -178,9 +186,8 @@ func (s *Store) intoKeyring(h header, id *identity) error {
 // intoFile stores the key beside the entries. A key that is left of a store which was moved away stays the key: that
 // store still needs it.
 func (s *Store) intoFile(id *identity) (*identity, error) {
-	err := atomicfile.Create(s.path(keyName), []byte(id.text()+"\n"))
-	if !errors.Is(err, fs.ErrExist) {
-		return id, err
+	if _, err := os.Lstat(s.path(keyName)); errors.Is(err, fs.ErrNotExist) {
+		return id, atomicfile.Write(s.path(keyName), []byte(id.text()+"\n"))
 	}
 	text, err := s.fromFile()
 	if err != nil {

@@ -105,6 +105,7 @@ func TestKeyIsNeverSwitched(t *testing.T) {
 func TestFileWhereKeyringFails(t *testing.T) {
 	for name, ring := range map[string]Keyring{
 		"no service": &memory{fail: errors.New("org.freedesktop.secrets was not provided")}, "mute": &memory{mute: true},
+		"wordy": &memory{fail: errors.New(strings.Repeat("\x00é", maxHeader))},
 	} {
 		s := New(t.TempDir(), ring)
 		if err := s.Put(false, entry("one")); err != nil {
@@ -154,7 +155,9 @@ func TestHangingKeyring(t *testing.T) {
 
 func TestSystemKeyring(t *testing.T) {
 	keyring.MockInit()
-	with := func(env map[string]string) Keyring { return SystemKeyring(func(name string) string { return env[name] }) }
+	with := func(env map[string]string) Keyring {
+		return SystemKeyring(func(name string) string { return env[name] })
+	}
 	ring := with(map[string]string{"DBUS_SESSION_BUS_ADDRESS": "unix:path=/nowhere"})
 	if _, err := ring.Get(service, "x"); !errors.Is(err, ErrNotInKeyring) {
 		t.Errorf("%v", err)
