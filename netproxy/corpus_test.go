@@ -384,3 +384,23 @@ func (l *live) question(q string) string {
 	}
 	return verdict(len(l.lookup(kind, name)) > 0)
 }
+
+// The live check can fail: with a rule too many, or an origin that answers nothing, it says the opposite.
+func TestCorpusLiveCanFail(t *testing.T) {
+	refused := liveRow{Row: check.Row{Allow: []string{"evil.example"}, Request: "CONNECT evil.example:443 | SNI=evil.example"}}
+	if got := runLive(t, refused); got != "allow" {
+		t.Errorf("with the rule: %s", got)
+	}
+	refused.Allow = nil
+	if got := runLive(t, refused); got != "deny" {
+		t.Errorf("without: %s", got)
+	}
+	smuggled := liveRow{Row: check.Row{Allow: []string{"a.example:80"}, Request: "POST http://a.example/ HTTP/1.1 | Host: a.example | Content-Length: 2 | BODY okGET http://b.example/ HTTP/1.1\\r\\nHost: b.example\\r\\n\\r\\n"}}
+	if got := runLive(t, smuggled); got != "deny" {
+		t.Errorf("a second request in a body: %s", got)
+	}
+	smuggled.Allow = append(smuggled.Allow, "b.example:80")
+	if got := runLive(t, smuggled); got != "allow" {
+		t.Errorf("with a rule for it: %s", got)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/netip"
@@ -197,7 +198,7 @@ func (w *world) record(like func(flow.Record) bool) flow.Record {
 // origin serves HTTP for every address that has no route of its own.
 func (w *world) origin(h http.Handler) *http.Server {
 	l := listen(w.t)
-	s := &http.Server{Handler: h}
+	s := &http.Server{Handler: h, ErrorLog: log.New(io.Discard, "", 0)}
 	done := make(chan struct{})
 	go func() { defer close(done); s.Serve(l) }()
 	w.route("", l.Addr().String())

@@ -142,7 +142,7 @@ func (o *origin) await(x *exchange) error {
 		default:
 			return ended(err)
 		}
-		if x.body != nil {
+		if x.body != nil && len(x.body) == 0 {
 			continue // its sender sees the client
 		}
 		if gone, half := departed(x.h.c.conn); gone || half && step >= halfSteps {

@@ -35,6 +35,7 @@ func run() error {
 	if len(os.Args) != 1 {
 		return errors.New("this program is started by coworker, not by hand")
 	}
+	sockets := present()
 	line, err := inherited(control.FDControl, "control")
 	if err != nil {
 		return fmt.Errorf("this program is started by coworker, not by hand: %w", err)
@@ -43,13 +44,13 @@ func run() error {
 		return err
 	}
 	o := netproxy.Options{Control: line, Dialer: dial.System(), Original: transparent.OriginalDestination, Random: rand.Reader}
-	if o.Proxy, err = listeners(control.FDProxy4, control.FDProxy6); err != nil {
+	if o.Proxy, err = sockets.listeners(control.FDProxy4, control.FDProxy6); err != nil {
 		return err
 	}
-	if o.Transparent, err = listeners(control.FDTransparent4, control.FDTransparent6); err != nil {
+	if o.Transparent, err = sockets.listeners(control.FDTransparent4, control.FDTransparent6); err != nil {
 		return err
 	}
-	if err := nameSockets(&o); err != nil {
+	if err := sockets.names(&o); err != nil {
 		return err
 	}
 	return netproxy.Run(context.Background(), o)
@@ -69,7 +70,6 @@ func readable() []string {
 
 // inherited takes a socket over from the supervisor.
 func inherited(fd int, name string) (net.Conn, error) {
-	syscall.CloseOnExec(fd)
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
 	c, err := net.FileConn(f)
@@ -79,25 +79,40 @@ func inherited(fd int, name string) (net.Conn, error) {
 	return c, nil
 }
 
-// listeners takes the listener for IPv4, and the one for IPv6 if it is there. Where it is not, the Go runtime may have put
-// a descriptor of its own into the gap, which is no socket. Run compares with the configuration.
-func listeners(four, six int) ([]*net.TCPListener, error) {
+// given says which of the descriptors came from the supervisor. It is asked before anything is opened, because what is
+// opened gets the numbers that are free; what the Go runtime opened before is no socket.
+type given map[int]bool
+
+func present() given {
+	out := given{}
+	for fd := control.FDControl; fd <= control.FDNameTCP6; fd++ {
+		if _, err := syscall.GetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_TYPE); err == nil {
+			syscall.CloseOnExec(fd)
+			out[fd] = true
+		}
+	}
+	return out
+}
+
+// listeners takes the listener for IPv4, and the one for IPv6 if it is there.
+func (g given) listeners(four, six int) ([]*net.TCPListener, error) {
 	l, err := listener(four)
 	if err != nil {
 		return nil, err
 	}
 	out := []*net.TCPListener{l}
-	if l, err := listener(six); err == nil {
-		out = append(out, l)
-	} else if !errors.Is(err, syscall.EBADF) && !errors.Is(err, syscall.ENOTSOCK) {
+	if !g[six] {
+		return out, nil
+	}
+	if l, err = listener(six); err != nil {
 		return nil, err
 	}
-	return out, nil
+	return append(out, l), nil
 }
 
-// nameSockets takes those of the resolver inside.
-func nameSockets(o *netproxy.Options) error {
-	tcp, err := listeners(control.FDNameTCP4, control.FDNameTCP6)
+// names takes the sockets of the resolver inside.
+func (g given) names(o *netproxy.Options) error {
+	tcp, err := g.listeners(control.FDNameTCP4, control.FDNameTCP6)
 	if err != nil {
 		return err
 	}
@@ -105,10 +120,6 @@ func nameSockets(o *netproxy.Options) error {
 		o.NameTCP = append(o.NameTCP, l)
 	}
 	for _, fd := range []int{control.FDNameUDP4, control.FDNameUDP6}[:len(tcp)] {
-		if _, err := syscall.GetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_TYPE); err != nil {
-			return fmt.Errorf("descriptor %d: %w", fd, err)
-		}
-		syscall.CloseOnExec(fd)
 		f := os.NewFile(uintptr(fd), "names")
 		p, err := net.FilePacketConn(f)
 		f.Close()
@@ -121,10 +132,6 @@ func nameSockets(o *netproxy.Options) error {
 }
 
 func listener(fd int) (*net.TCPListener, error) {
-	if _, err := syscall.GetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_TYPE); err != nil {
-		return nil, fmt.Errorf("descriptor %d: %w", fd, err)
-	}
-	syscall.CloseOnExec(fd)
 	f := os.NewFile(uintptr(fd), "listener")
 	defer f.Close()
 	l, err := net.FileListener(f)

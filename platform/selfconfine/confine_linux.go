@@ -20,7 +20,8 @@ type Need struct {
 }
 
 // Apply confines the process for good: no core file and no debugger of the same user, no new rights by exec, no file
-// written or grown, no program started where the kernel has Landlock, no TCP port bound. It works on all threads.
+// written or grown, no program started and no TCP port bound
+// (MPTCP aside) where the kernel has Landlock. It works on all threads.
 func Apply(n Need) error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("make the process undumpable: %w", err)
