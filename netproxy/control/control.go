@@ -104,6 +104,8 @@ type HostRule struct {
 type CA struct {
 	Certificate []byte `json:"certificate"` // PEM
 	Key         []byte `json:"key"`         // PEM, PKCS #8
+	// Roots verify the real hosts, in PEM; empty: those of the system. The proxy may not be able to read the person's files.
+	Roots []byte `json:"roots,omitempty"`
 }
 
 // Limits bound what one session may hold open. Zero means the default.

@@ -46,12 +46,10 @@ func (e *environment) decideNet(ctx context.Context, f execFlags, p *planned, re
 	if config.Hosts, err = hostRules(p, secrets, req.Egress.Rules); err != nil {
 		return nil, err
 	}
-	if len(config.Hosts) > 0 {
-		if config.CA, req.Net.Files, req.Net.Environ, err = e.trustInside(p); err != nil {
-			return nil, fmt.Errorf("make the session's certificates: %w", err)
-		}
-		req.Net.GitConfig = gitSettings(secrets, req.Egress.Rules)
+	if config.CA, req.Net.Files, req.Net.Environ, err = e.trustInside(p, len(config.Hosts) > 0); err != nil {
+		return nil, fmt.Errorf("make the session's certificates: %w", err)
 	}
+	req.Net.GitConfig = gitSettings(secrets, req.Egress.Rules)
 	p.egress = &session.Egress{Config: config, Environ: proxyEnviron(p.host)}
 	return append(secret.Redactions(secrets), upstreamSecret(config.Upstream)...), nil
 }

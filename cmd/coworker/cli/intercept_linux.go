@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"coworker/enforce"
@@ -19,10 +21,10 @@ import (
 
 // Where programs inside find what makes them believe the session's certificates, below /etc.
 const (
-	trustBundle    = "coworker/bundle.pem"
-	trustAuthority = "coworker/authority.pem"
-	trustJava      = "coworker/java.p12"
-	trustWget      = "coworker/wgetrc"
+	trustBundle    = "ssl/session/bundle.pem"
+	trustAuthority = "ssl/session/authority.pem"
+	trustJava      = "ssl/session/java.p12"
+	trustWget      = "ssl/session/wgetrc"
 )
 
 // secrets are the person's stored credentials.
@@ -72,60 +74,100 @@ func parseRequestRule(text string) (control.HostRule, error) {
 	return rule, nil
 }
 
-// trustInside makes an authority for the session, and the files and variables by which programs inside believe it.
-func (e *environment) trustInside(p *planned) (*control.CA, []enforce.File, []string, error) {
-	authority, err := inject.NewAuthority(rand.Reader, e.now())
-	if err != nil {
-		return nil, nil, nil, err
+// believed is what programs inside have to trust beside the public roots.
+type believed struct {
+	system []byte // the host's bundle
+	own    []byte // certificates of a company that the person's variables name
+}
+
+// trustVariables are those by which the person's programs are led to certificates: a company that looks into TLS, or has
+// registries of its own, sets one of them. Inside they would name files that are not there.
+var trustVariables = []string{
+	"SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "GIT_SSL_CAINFO", "CARGO_HTTP_CAINFO",
+	"NIX_SSL_CERT_FILE", "AWS_CA_BUNDLE", "DENO_CERT", "NPM_CONFIG_CAFILE", "npm_config_cafile",
+}
+
+// certificates gathers what the host's programs trust. A file that cannot be read leaves its certificates out.
+func certificates(host wallspec.Host) believed {
+	var b believed
+	seen := map[string]bool{}
+	read := func(file string) []byte {
+		real, err := filepath.EvalSymlinks(file) // distributions link the usual places to where they keep the bundle
+		if err != nil || seen[real] {
+			return nil
+		}
+		seen[real] = true
+		data, _, err := host.Files.ReadFile(real, trust.MaxBundle)
+		if err != nil {
+			return nil
+		}
+		return data
 	}
-	ca, err := authority.Encode()
-	if err != nil {
-		return nil, nil, nil, err
+	for _, file := range trust.SystemFiles {
+		if data := read(file); data != nil && b.system == nil {
+			b.system = data
+		}
 	}
-	bundle, err := trust.Bundle(systemRoots(p.host), authority.CertificatePEM())
+	for _, entry := range host.Environ {
+		name, file, _ := strings.Cut(entry, "=")
+		if slices.Contains(trustVariables, name) && filepath.IsAbs(file) {
+			b.own = append(append(b.own, read(file)...), '\n')
+		}
+	}
+	if len(bytes.TrimSpace(b.own)) == 0 {
+		b.own = nil
+	}
+	return b
+}
+
+// trustInside makes an authority for the session if hosts are opened, and the files and variables by which programs inside
+// believe it and the company's certificates. Without either there are none.
+func (e *environment) trustInside(p *planned, opens bool) (ca *control.CA, files []enforce.File, environ []string, err error) {
+	b := certificates(p.host)
+	added := b.own
+	if opens {
+		authority, err := inject.NewAuthority(rand.Reader, e.now())
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		encoded, err := authority.Encode()
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		encoded.Roots = slices.Concat(b.system, []byte{'\n'}, b.own)
+		ca, added = &encoded, slices.Concat(b.own, authority.CertificatePEM())
+	}
+	if len(added) == 0 {
+		return ca, nil, nil, nil
+	}
+	files, environ, err = trustFiles(b.system, added)
+	return ca, files, environ, err
+}
+
+func trustFiles(system, added []byte) ([]enforce.File, []string, error) {
+	bundle, err := trust.Bundle(system, added)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	store, password, err := trust.JavaTrustStore(bundle, rand.Reader)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	paths := trust.Paths{
 		Bundle: "/etc/" + trustBundle, Authority: "/etc/" + trustAuthority, JavaStore: "/etc/" + trustJava, JavaPassword: password, Wgetrc: "/etc/" + trustWget,
 	}
 	wgetrc, err := trust.Wgetrc(paths)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	environ, err := trust.Environment(paths)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	files := []enforce.File{
-		{Path: trustBundle, Data: bundle, Mode: 0o644}, {Path: trustAuthority, Data: authority.CertificatePEM(), Mode: 0o644},
+	return []enforce.File{
+		{Path: trustBundle, Data: bundle, Mode: 0o644}, {Path: trustAuthority, Data: added, Mode: 0o644},
 		{Path: trustJava, Data: store, Mode: 0o644}, {Path: trustWget, Data: wgetrc, Mode: 0o644},
-	}
-	return &ca, files, environ, nil
-}
-
-// systemRoots is the host's bundle: the one that the person's programs are led to, else the first of the usual places.
-func systemRoots(host wallspec.Host) []byte {
-	places := trust.SystemFiles
-	for _, entry := range host.Environ {
-		if file, ok := strings.CutPrefix(entry, "SSL_CERT_FILE="); ok && strings.HasPrefix(file, "/") {
-			places = append([]string{file}, places...)
-		}
-	}
-	for _, file := range places {
-		real, err := filepath.EvalSymlinks(file) // distributions link the usual places to where they keep the bundle
-		if err != nil {
-			continue
-		}
-		if data, _, err := host.Files.ReadFile(real, trust.MaxBundle); err == nil {
-			return data
-		}
-	}
-	return nil // then nothing but opened hosts is trusted inside
+	}, environ, nil
 }
 
 // gitSettings are lines for the private .gitconfig.
