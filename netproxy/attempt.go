@@ -66,7 +66,7 @@ func (a *attempt) dial(ctx context.Context) (dial.Result, *refusal) {
 	}
 	var no *dial.Refusal
 	if errors.As(err, &no) {
-		return res, denied(no.Reason, "")
+		return res, denied(no.Reason, no.Needed)
 	}
 	r := &refusal{http.StatusBadGateway, request.SOCKSUnreachable, err.Error(), ""}
 	var failure *dial.Failure

@@ -20,7 +20,10 @@ const (
 )
 
 // Refusal says that an address must not be dialled.
-type Refusal struct{ Reason string }
+type Refusal struct {
+	Reason string
+	Needed string // the smallest rule that would allow it; empty if none can
+}
 
 func (r *Refusal) Error() string { return r.Reason }
 
@@ -87,19 +90,40 @@ func (d *Dialer) Checked(ctx context.Context, t Target) ([]netip.Addr, error) {
 	}
 	own, err := d.Own()
 	if err != nil {
-		return nil, &Refusal{fmt.Sprintf("the machine's own addresses are not known: %v", err)}
+		return nil, &Refusal{Reason: fmt.Sprintf("the machine's own addresses are not known: %v", err)}
 	}
 	for i, a := range addrs {
 		if ok, reason := addrclass.Allowed(a, t.Grant, own); !ok {
 			if t.Host.Name() != "" {
 				reason = fmt.Sprintf("%s: %s", t.Host, reason)
 			}
-			return nil, &Refusal{reason}
+			return nil, &Refusal{reason, needed(t, addrs, own)}
 		}
 		addrs[i] = a.Unmap()
 	}
 	return addrs, nil
 }
+
+// needed is the rule that would allow a name with one address in a special-purpose range: it names that address. A name
+// that leads to this very machine gets none: whoever runs the zone would choose what a person is asked to open.
+func needed(t Target, addrs, own []netip.Addr) string {
+	if t.Host.Name() == "" || len(addrs) != 1 {
+		return ""
+	}
+	a := addrs[0].Unmap()
+	pin := netip.PrefixFrom(a, a.BitLen())
+	if ok, _ := addrclass.Allowed(a, addrclass.Grant{Ranges: []netip.Prefix{pin}}, own); !ok || addrclass.NameableRange(pin) != nil {
+		return ""
+	}
+	rule := t.Host.String()
+	if t.Port != defaultPort {
+		rule = t.Host.Authority(t.Port)
+	}
+	return rule + "=" + pin.String()
+}
+
+// defaultPort is what a rule without a port means.
+const defaultPort = 443
 
 func (d *Dialer) addresses(ctx context.Context, t Target) ([]netip.Addr, error) {
 	if a, ok := t.Host.Addr(); ok {
@@ -115,7 +139,7 @@ func (d *Dialer) addresses(ctx context.Context, t Target) ([]netip.Addr, error) 
 	case len(addrs) == 0:
 		return nil, &Failure{fmt.Sprintf("%s has no address", t.Host), false}
 	case len(addrs) > maxAddresses:
-		return nil, &Refusal{fmt.Sprintf("%s has %d addresses, more than %d", t.Host, len(addrs), maxAddresses)}
+		return nil, &Refusal{Reason: fmt.Sprintf("%s has %d addresses, more than %d", t.Host, len(addrs), maxAddresses)}
 	}
 	return addrs, nil
 }

@@ -24,6 +24,7 @@ type egressReport struct {
 	Count      int          `json:"count"`
 	ResolvedBy string       `json:"resolved_by,omitempty"`
 	Credential string       `json:"credential,omitempty"`
+	Broken     string       `json:"broken,omitempty"` // why an allowed connection ended early
 }
 
 func egressReports(records []flow.Record) []egressReport {
@@ -31,7 +32,7 @@ func egressReports(records []flow.Record) []egressReport {
 	for _, r := range records {
 		out = append(out, egressReport{
 			Host: r.Host, Addr: r.Addr, Port: r.Port, Verdict: r.Verdict, Rule: r.Rule, Reason: r.Reason, BytesIn: r.BytesIn, BytesOut: r.BytesOut,
-			Inspected: r.Inspected, Source: r.Source, Count: r.Count, ResolvedBy: r.ResolvedBy, Credential: r.Credential,
+			Inspected: r.Inspected, Source: r.Source, Count: r.Count, ResolvedBy: r.ResolvedBy, Credential: r.Credential, Broken: r.Broken,
 		})
 	}
 	return out

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"coworker/netproxy/control"
+	"coworker/netproxy/flow"
 	"coworker/platform/config"
 	"coworker/platform/redact"
 	"coworker/platform/secret"
@@ -132,6 +133,11 @@ func (x *execution) summariseNet() {
 				hint = d.Needed + " allows it"
 			}
 			x.note("denied", fmt.Sprintf("%s: %s", d.Wall, d.What), hint)
+		}
+	}
+	for _, r := range x.report.Egress {
+		if r.Verdict == flow.Allow && r.Broken != "" && r.BytesIn == 0 {
+			x.note("note", fmt.Sprintf("%s was allowed and not reached: %s", visible(hostPort(r.Host, r.Port)), visible(r.Broken)), "")
 		}
 	}
 	if n > most {
