@@ -78,6 +78,9 @@ func (e *environment) decide(ctx context.Context, f execFlags, host wallspec.Hos
 		if req.Profile, err = wallspec.FindProfile(f.profile, host.Dirs.Config, config.Read); err != nil {
 			return nil, err
 		}
+		if f.net != string(enforce.NetNone) {
+			f.allow = slices.Concat(f.allow, ruleTexts(req.Profile.Allow))
+		}
 	}
 	p.settings = settings
 	secrets := secretsOf(append(slices.Clone(host.Environ), f.env...), f.envSecret)
