@@ -102,6 +102,16 @@ func (a *attempt) tell() {
 	a.e.records.report(a.rec)
 }
 
+// named gives the name that a synthetic address stands for: clients with a SOCKS library often resolve before they ask.
+func (e *engine) named(p place) place {
+	if a, literal := p.host.Addr(); literal {
+		if h, known := e.names.Host(a); known {
+			p.host = h
+		}
+	}
+	return p
+}
+
 // isProbe says that an attempt is the battery's, which is answered here until the walls are proved.
 func (e *engine) isProbe(p place) bool {
 	return !e.settled.Load() && e.cfg.Probe.Name != "" && p.port == 443 && p.host == e.probe
