@@ -66,7 +66,11 @@ func (a *attempt) dial(ctx context.Context) (dial.Result, *refusal) {
 	}
 	var no *dial.Refusal
 	if errors.As(err, &no) {
-		return res, denied(no.Reason, "")
+		needed := ""
+		if no.Pin.IsValid() {
+			needed = a.place.host.Authority(a.place.port) + "=" + no.Pin.String()
+		}
+		return res, denied(no.Reason, needed)
 	}
 	r := &refusal{http.StatusBadGateway, request.SOCKSUnreachable, err.Error(), ""}
 	var failure *dial.Failure

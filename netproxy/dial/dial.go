@@ -20,7 +20,11 @@ const (
 )
 
 // Refusal says that an address must not be dialled.
-type Refusal struct{ Reason string }
+type Refusal struct {
+	Reason string
+	// Pin is the network that a rule would have to name for this answer to pass; invalid if no rule helps.
+	Pin netip.Prefix
+}
 
 func (r *Refusal) Error() string { return r.Reason }
 
@@ -87,18 +91,33 @@ func (d *Dialer) Checked(ctx context.Context, t Target) ([]netip.Addr, error) {
 	}
 	own, err := d.Own()
 	if err != nil {
-		return nil, &Refusal{fmt.Sprintf("the machine's own addresses are not known: %v", err)}
+		return nil, &Refusal{Reason: fmt.Sprintf("the machine's own addresses are not known: %v", err)}
 	}
 	for i, a := range addrs {
 		if ok, reason := addrclass.Allowed(a, t.Grant, own); !ok {
 			if t.Host.Name() != "" {
 				reason = fmt.Sprintf("%s: %s", t.Host, reason)
 			}
-			return nil, &Refusal{reason}
+			return nil, &Refusal{reason, pin(t, a.Unmap(), addrs, own)}
 		}
 		addrs[i] = a.Unmap()
 	}
 	return addrs, nil
+}
+
+// pin is the network of bad alone, if naming it in a second rule for the name lets the whole answer pass.
+func pin(t Target, bad netip.Addr, addrs, own []netip.Addr) netip.Prefix {
+	p := netip.PrefixFrom(bad, bad.BitLen())
+	if t.Host.Name() == "" || t.Grant.HostService || addrclass.NameableRange(p) != nil {
+		return netip.Prefix{}
+	}
+	grant := addrclass.Grant{Public: t.Grant.Public, Ranges: append([]netip.Prefix{p}, t.Grant.Ranges...)}
+	for _, a := range addrs {
+		if ok, _ := addrclass.Allowed(a, grant, own); !ok {
+			return netip.Prefix{}
+		}
+	}
+	return p
 }
 
 func (d *Dialer) addresses(ctx context.Context, t Target) ([]netip.Addr, error) {
@@ -115,7 +134,7 @@ func (d *Dialer) addresses(ctx context.Context, t Target) ([]netip.Addr, error) 
 	case len(addrs) == 0:
 		return nil, &Failure{fmt.Sprintf("%s has no address", t.Host), false}
 	case len(addrs) > maxAddresses:
-		return nil, &Refusal{fmt.Sprintf("%s has %d addresses, more than %d", t.Host, len(addrs), maxAddresses)}
+		return nil, &Refusal{Reason: fmt.Sprintf("%s has %d addresses, more than %d", t.Host, len(addrs), maxAddresses)}
 	}
 	return addrs, nil
 }

@@ -114,6 +114,17 @@ func TestDial(t *testing.T) {
 	}
 }
 
+func TestPin(t *testing.T) {
+	for answer, want := range map[string]string{"10.0.0.1": "10.0.0.1/32", "1.1.1.1,10.0.0.1": "10.0.0.1/32", "fd00::1": "fd00::1/128", "10.0.0.1,10.0.0.2": "invalid Prefix", "127.0.0.1": "invalid Prefix", "169.254.169.254": "invalid Prefix"} {
+		f := &fake{answers: []string{answer}}
+		_, err := f.dialer().Dial(t.Context(), Target{host(t, "a.example"), 443, addrclass.Grant{Public: true}})
+		var no *Refusal
+		if !errors.As(err, &no) || no.Pin.String() != want {
+			t.Errorf("%s: %+v, want %s", answer, err, want)
+		}
+	}
+}
+
 // A name that changes its address between two lookups cannot: there is one lookup.
 func TestOneLookup(t *testing.T) {
 	f := &fake{answers: []string{"1.1.1.1", "127.0.0.1"}, up: map[string]string{"1.1.1.1": listener(t).Addr().String()}}
