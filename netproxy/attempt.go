@@ -66,7 +66,11 @@ func (a *attempt) dial(ctx context.Context) (dial.Result, *refusal) {
 	}
 	var no *dial.Refusal
 	if errors.As(err, &no) {
-		return res, denied(no.Reason, no.Needed)
+		needed := ""
+		if no.Pin.IsValid() {
+			needed = a.place.host.Authority(a.place.port) + "=" + no.Pin.String()
+		}
+		return res, denied(no.Reason, needed)
 	}
 	r := &refusal{http.StatusBadGateway, request.SOCKSUnreachable, err.Error(), ""}
 	var failure *dial.Failure
@@ -100,6 +104,16 @@ func (a *attempt) tell() {
 	a.told = true
 	a.rec.Duration = time.Since(a.rec.Begun)
 	a.e.records.report(a.rec)
+}
+
+// named gives the name that a synthetic address stands for: clients with a SOCKS library often resolve before they ask.
+func (e *engine) named(p place) place {
+	if a, literal := p.host.Addr(); literal {
+		if h, known := e.names.Host(a); known {
+			p.host = h
+		}
+	}
+	return p
 }
 
 // isProbe says that an attempt is the battery's, which is answered here until the walls are proved.

@@ -40,6 +40,9 @@ func (x *exchange) run() bool {
 	defer x.w.free()
 	x.h.c.e.http.ServeHTTP(x.w, x.standard())
 	if x.failed != nil && !x.w.wrote {
+		if x.body != nil {
+			x.endBody()
+		}
 		x.drop()
 		return h.refuse(x.a, x.failed, x.req)
 	}
@@ -56,6 +59,9 @@ func (x *exchange) run() bool {
 	if err != nil || x.w.close || x.req.Close {
 		x.brokenBy(err)
 		x.drop()
+		if errors.Is(err, errBodyUnread) && !h.opened {
+			h.c.linger() // what the client still sends would reset the connection and take the answer with it
+		}
 		return false
 	}
 	if x.origin == nil || x.origin.spent() {

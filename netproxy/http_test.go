@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -60,5 +61,109 @@ func TestPipelined(t *testing.T) {
 	got := w.ask(one + strings.Replace(one, "/1", "/2", 1) + strings.ReplaceAll(one, "a.example", "evil.example") + one)
 	if strings.Count(got, "200 OK") != 2 || strings.Count(got, "HTTP/1.1 403") != 1 {
 		t.Error(got)
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	for name, tc := range map[string]struct{ answer, head, body string }{
+		"length":          {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "Content-Length: 2", "ok"},
+		"chunked":         {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", "Transfer-Encoding: chunked", "2\r\nok\r\n0\r\n\r\n"},
+		"trailer":         {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 9\r\n\r\n", "Trailer: X-Sum", "2\r\nok\r\n0\r\nX-Sum: 9\r\n\r\n"},
+		"until close":     {"HTTP/1.0 200 OK\r\n\r\nok", "Transfer-Encoding: chunked", "2\r\nok\r\n0\r\n\r\n"},
+		"no content":      {"HTTP/1.1 204 No Content\r\n\r\n", "204 No Content", ""},
+		"not modified":    {"HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n", "Content-Length: 7", ""},
+		"interim":         {"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "Content-Length: 2", "ok"},
+		"hop by hop":      {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: X-Hop\r\nX-Hop: 1\r\nKeep-Alive: 5\r\n\r\nok", "Content-Length: 2", "ok"},
+		"redirect":        {"HTTP/1.1 302 Found\r\nLocation: http://evil.example/\r\nContent-Length: 0\r\n\r\n", "Location: http://evil.example/", ""},
+		"unasked upgrade": {"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", "502 Bad Gateway", "unasked"},
+		"no HTTP":         {"SSH-2.0\r\n\r\n", "502 Bad Gateway", ""},
+		"too long":        {"HTTP/1.1 200 OK\r\nA: " + strings.Repeat("x", 2*maxAnswerHead) + "\r\n\r\n", "502 Bad Gateway", ""},
+		"cut off":         {"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok", "Content-Length: 9", "ok"},
+	} {
+		w := rawWorld(t, control.Limits{}, func(c *net.TCPConn) {
+			if _, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+				io.WriteString(c, tc.answer)
+			}
+		})
+		got := w.ask("GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n")
+		if i := strings.Index(got, "HTTP/1.1 200"); name == "interim" && strings.HasPrefix(got, "HTTP/1.1 103") {
+			got = got[i:]
+		}
+		head, body, _ := strings.Cut(got, "\r\n\r\n")
+		if !strings.Contains(head, tc.head) || !strings.Contains(body, tc.body) || !strings.Contains(head, "502") && body != tc.body || strings.Contains(head, "X-Hop") {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// An answer that does not wait for the body reaches the client, and the connection ends.
+func TestEarlyAnswer(t *testing.T) {
+	w := rawWorld(t, control.Limits{}, func(c *net.TCPConn) {
+		if _, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+			io.WriteString(c, "HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno")
+		}
+		io.Copy(io.Discard, c)
+	})
+	c := w.client(w.proxy)
+	io.WriteString(c, "POST http://a.example/ HTTP/1.1\r\nHost: a.example\r\nContent-Length: 100\r\n\r\nhalf")
+	b, err := io.ReadAll(c)
+	if err != nil || !strings.HasPrefix(string(b), "HTTP/1.1 413") {
+		t.Errorf("%q %v", b, err)
+	}
+}
+
+// A chunked body that goes wrong never looks complete to the origin.
+func TestBodyGoesWrong(t *testing.T) {
+	seen := make(chan error, 1)
+	w := rawWorld(t, control.Limits{}, func(c *net.TCPConn) {
+		r, err := http.ReadRequest(bufio.NewReader(c))
+		if err == nil {
+			_, err = io.Copy(io.Discard, r.Body)
+		}
+		seen <- err
+	})
+	got := w.ask("POST http://a.example/ HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0;\n\r\n\r\n")
+	if err := <-seen; err == nil || !strings.HasPrefix(got, "HTTP/1.1 400") {
+		t.Errorf("the origin sees %v, the client %q", err, got)
+	}
+	if r := w.record(func(r flow.Record) bool { return true }); r.Verdict != flow.Deny || !strings.Contains(r.Reason, "chunk") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A client that left in mid-answer stops the origin.
+func TestClientLeaves(t *testing.T) {
+	ended := make(chan struct{})
+	w := rawWorld(t, control.Limits{}, func(c *net.TCPConn) {
+		defer close(ended)
+		if _, err := http.ReadRequest(bufio.NewReader(c)); err != nil {
+			return
+		}
+		io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n")
+		for block := make([]byte, 1<<16); ; {
+			if _, err := c.Write(block); err != nil {
+				return
+			}
+		}
+	})
+	c := w.client(w.proxy)
+	io.WriteString(c, "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n")
+	io.ReadFull(c, make([]byte, 1<<16))
+	c.Close()
+	<-ended
+}
+
+func TestSOCKSWithSyntheticAddress(t *testing.T) {
+	w := rawWorld(t, control.Limits{}, func(c *net.TCPConn) { io.Copy(c, onlyReader{c}) })
+	a := w.lookup("A", "raw.example")[0].As4()
+	c := w.client(w.proxy)
+	c.Write(append(append([]byte{5, 1, 0, 5, 1, 0, 1}, a[:]...), 9000>>8, 9000&0xff))
+	b := make([]byte, 12)
+	if _, err := io.ReadFull(c, b); err != nil || b[3] != 0 {
+		t.Fatalf("%v %v", b, err)
+	}
+	c.Close()
+	if r := w.record(func(r flow.Record) bool { return r.Protocol == "socks5" }); r.Host != "raw.example" {
+		t.Errorf("%+v", r)
 	}
 }

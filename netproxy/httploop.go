@@ -122,6 +122,7 @@ func (h *httpLoop) refuse(a *attempt, r *refusal, req *request.Request) bool {
 // connect turns the connection into a tunnel.
 func (h *httpLoop) connect(p place) {
 	c := h.c
+	p = c.e.named(p)
 	a := c.e.begin(c.source, "connect", p)
 	open := []byte("HTTP/1.1 200 Connection established\r\n\r\n")
 	if c.e.isProbe(p) {
@@ -143,6 +144,9 @@ func (h *httpLoop) connect(p place) {
 func (x *exchange) allowed() *refusal {
 	h := x.h
 	if h.fixed == nil {
+		if x.h.c.e.hosts.Opens(x.a.place.host, x.a.place.port) {
+			return denied(x.a.place.host.Authority(x.a.place.port)+" has rules for what is asked in TLS; a request in clear text would pass them by", "")
+		}
 		if r := x.a.decide(h.c.ctx); r != nil {
 			return r
 		}

@@ -195,9 +195,17 @@ func (w *response) Write(p []byte) (int, error) {
 		_, w.err = w.out.Write(p)
 	}
 	if w.err != nil {
+		w.abandon()
 		return 0, w.err
 	}
 	return len(p), nil
+}
+
+// abandon ends the origin's connection when its answer has nowhere to go. Closing such a body would read it to its end.
+func (w *response) abandon() {
+	if w.x.origin != nil {
+		w.x.origin.conn.Close()
+	}
 }
 
 // ReadFrom copies a body. What came is sent when the origin has no more ready, so that a stream is not held back and a
@@ -239,6 +247,7 @@ func (w *response) stalled() bool {
 func (w *response) Flush() {
 	if err := w.out.Flush(); err != nil && w.err == nil {
 		w.err = err
+		w.abandon()
 	}
 }
 

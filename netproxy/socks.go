@@ -8,6 +8,7 @@ import (
 // socks serves one SOCKS5 request (RFC 1928).
 func (c *client) socks() {
 	p, err := c.socksRequest()
+	p = c.e.named(p)
 	a := c.e.begin(c.source, "socks5", p)
 	if err != nil {
 		r := refusalOf(err)

@@ -3,6 +3,7 @@ package netproxy
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -167,7 +168,7 @@ func TestHTTP2ThroughConnect(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(s.Certificate())
 	tr := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "example.com"},
-		Dial: func(string, string) (net.Conn, error) { return prefixed{c, in}, nil }}
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return prefixed{c, in}, nil }}
 	defer tr.CloseIdleConnections()
 	r, err := (&http.Client{Transport: tr}).Get("https://example.com/")
 	if err != nil {

@@ -62,6 +62,10 @@ func readable() []string {
 		"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services", "/etc/protocols", "/etc/ssl", "/etc/pki", "/etc/ca-certificates",
 		"/run/systemd/resolve", "/usr/share/ca-certificates", "/usr/local/share/ca-certificates", "/usr/lib/ssl", "/usr/share/pki", "/proc/sys/net", "/dev/null",
 	}
+	// A resolver that manages resolv.conf replaces the file, so its folder is needed where that is one of its own.
+	if file, err := filepath.EvalSymlinks("/etc/resolv.conf"); err == nil && filepath.Dir(file) != "/etc" {
+		out = append(out, filepath.Dir(file))
+	}
 	if f := os.Getenv("SSL_CERT_FILE"); f != "" {
 		out = append(out, f)
 	}

@@ -22,7 +22,8 @@ const (
 // Refusal says that an address must not be dialled.
 type Refusal struct {
 	Reason string
-	Needed string // the smallest rule that would allow it; empty if none can
+	// Pin is the network that a rule would have to name for this answer to pass; invalid if no rule helps.
+	Pin netip.Prefix
 }
 
 func (r *Refusal) Error() string { return r.Reason }
@@ -97,33 +98,27 @@ func (d *Dialer) Checked(ctx context.Context, t Target) ([]netip.Addr, error) {
 			if t.Host.Name() != "" {
 				reason = fmt.Sprintf("%s: %s", t.Host, reason)
 			}
-			return nil, &Refusal{reason, needed(t, addrs, own)}
+			return nil, &Refusal{reason, pin(t, a.Unmap(), addrs, own)}
 		}
 		addrs[i] = a.Unmap()
 	}
 	return addrs, nil
 }
 
-// needed is the rule that would allow a name with one address in a special-purpose range: it names that address. A name
-// that leads to this very machine gets none: whoever runs the zone would choose what a person is asked to open.
-func needed(t Target, addrs, own []netip.Addr) string {
-	if t.Host.Name() == "" || len(addrs) != 1 {
-		return ""
+// pin is the network of bad alone, if naming it in a second rule for the name lets the whole answer pass.
+func pin(t Target, bad netip.Addr, addrs, own []netip.Addr) netip.Prefix {
+	p := netip.PrefixFrom(bad, bad.BitLen())
+	if t.Host.Name() == "" || t.Grant.HostService || addrclass.NameableRange(p) != nil {
+		return netip.Prefix{}
 	}
-	a := addrs[0].Unmap()
-	pin := netip.PrefixFrom(a, a.BitLen())
-	if ok, _ := addrclass.Allowed(a, addrclass.Grant{Ranges: []netip.Prefix{pin}}, own); !ok || addrclass.NameableRange(pin) != nil {
-		return ""
+	grant := addrclass.Grant{Public: t.Grant.Public, Ranges: append([]netip.Prefix{p}, t.Grant.Ranges...)}
+	for _, a := range addrs {
+		if ok, _ := addrclass.Allowed(a, grant, own); !ok {
+			return netip.Prefix{}
+		}
 	}
-	rule := t.Host.String()
-	if t.Port != defaultPort {
-		rule = t.Host.Authority(t.Port)
-	}
-	return rule + "=" + pin.String()
+	return p
 }
-
-// defaultPort is what a rule without a port means.
-const defaultPort = 443
 
 func (d *Dialer) addresses(ctx context.Context, t Target) ([]netip.Addr, error) {
 	if a, ok := t.Host.Addr(); ok {
