@@ -106,7 +106,7 @@ func npmRegistry(t *testing.T, mux *http.ServeMux) {
 		os.WriteFile(filepath.Join(dir, "index.js"), []byte("module.exports = '"+greeting+"'\n"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	run(t, dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}, "npm", "pack", "--silent", "--offline")
+	run(t, dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, "npm", "pack", "--silent", "--offline")
 	tarball, err := os.ReadFile(filepath.Join(dir, "far-greeting-1.0.0.tgz"))
 	if err != nil {
 		t.Fatal(err)

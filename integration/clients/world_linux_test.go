@@ -27,17 +27,17 @@ const (
 const (
 	hostsFile = "127.0.0.1 localhost\n::1 localhost\n203.0.113.10 " + allowed + "\n203.0.113.20 " + existing + "\n"
 	// One second for a name that is in no file, instead of the ten of resolv.conf(5).
-	resolvFile = "nameserver 203.0.113.1\noptions timeout:1 attempts:1\n"
+	resolvFile = "nameserver 203.0.113.99\noptions timeout:1 attempts:1\n"
 )
 
-// world is a machine inside this one: a network and a mount namespace of its own, in which coworker and the clients run,
-// with servers of the test at the far addresses.
+// world is a machine inside this one: a network and a mount namespace of its own, in which coworker and the clients run. The
+// servers are on another machine, a second network namespace: addresses of the own machine are refused by coworker.
 type world struct {
-	net, mnt *os.File
-	dir      string
-	ca       *authority
-	login    login
-	tls      []net.Listener
+	net, mnt, far *os.File
+	dir           string
+	ca            *authority
+	login         login
+	tls           []net.Listener
 }
 
 // newWorld makes one and starts its servers. The users who will run clients there must be able to read dir.
@@ -51,11 +51,11 @@ func newWorld(t *testing.T) *world {
 	w.certificates(t)
 	w.write(t, "hosts", hostsFile)
 	w.write(t, "resolv.conf", resolvFile)
-	if err := onThread(w.enter); err != nil {
+	if err := errors.Join(onThread(w.outside), onThread(w.enter)); err != nil {
 		t.Fatalf("make the namespaces: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(w.net.Close(), w.mnt.Close()); err != nil {
+		if err := errors.Join(w.net.Close(), w.mnt.Close(), w.far.Close()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -75,6 +75,36 @@ func (w *world) write(t *testing.T, name, content string) string {
 	return p
 }
 
+// outside makes the network of the servers.
+func (w *world) outside() error {
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return err
+	}
+	var err error
+	w.far, err = os.Open("/proc/thread-self/ns/net")
+	return err
+}
+
+// cable joins the calling thread's network with that of the servers by a pair of devices.
+func (w *world) cable() error {
+	const far = "/proc/self/fd/3" // the first of ExtraFiles
+	for _, args := range [][]string{
+		{"ip", "link", "set", "lo", "up"}, {"ip", "link", "add", "near", "type", "veth", "peer", "name", "far"},
+		{"ip", "link", "set", "far", "netns", far}, {"ip", "address", "add", "203.0.113.1/24", "dev", "near"},
+		{"ip", "link", "set", "near", "up"}, {"ip", "route", "add", "default", "via", "203.0.113.10"},
+		{"nsenter", "--net=" + far, "ip", "address", "add", "203.0.113.10/24", "dev", "far"},
+		{"nsenter", "--net=" + far, "ip", "address", "add", "203.0.113.20/24", "dev", "far"},
+		{"nsenter", "--net=" + far, "ip", "link", "set", "far", "up"}, {"nsenter", "--net=" + far, "ip", "link", "set", "lo", "up"},
+	} {
+		cmd := exec.Command(args[0], args[1:]...)
+		cmd.ExtraFiles = []*os.File{w.far}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%q: %w: %s", args, err, out)
+		}
+	}
+	return nil
+}
+
 // enter makes the namespaces of the calling thread. Nothing of it reaches the machine: the mounts are private, and
 // the interface goes with the namespace.
 func (w *world) enter() error {
@@ -89,14 +119,8 @@ func (w *world) enter() error {
 			return fmt.Errorf("put a file over %s: %w", to, err)
 		}
 	}
-	for _, args := range [][]string{
-		{"link", "set", "lo", "up"}, {"link", "add", "near", "type", "veth", "peer", "name", "far"}, // dummy devices are a module of their own
-		{"address", "add", "203.0.113.10/24", "dev", "near"}, {"address", "add", "203.0.113.20/24", "dev", "near"},
-		{"link", "set", "near", "up"}, {"link", "set", "far", "up"}, {"route", "add", "default", "dev", "near"},
-	} {
-		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
-			return fmt.Errorf("ip %q: %w: %s", args, err, out)
-		}
+	if err := w.cable(); err != nil {
+		return err
 	}
 	var err, err2 error
 	w.net, err = os.Open("/proc/thread-self/ns/net")
@@ -114,7 +138,7 @@ func onThread(f func() error) error {
 	return <-done
 }
 
-// inside runs f in the world: sockets and processes that it makes belong there.
+// inside runs f on the machine of the clients: processes that it starts belong there.
 func (w *world) inside(f func() error) error {
 	return onThread(func() error {
 		// setns into a mount namespace needs a file system context of the thread's own (setns(2)).
@@ -128,13 +152,15 @@ func (w *world) inside(f func() error) error {
 	})
 }
 
-// listen opens a port on every address of the world.
+// listen opens a port on every address of the servers.
 func (w *world) listen(t *testing.T, port string) net.Listener {
 	t.Helper()
 	var l net.Listener
-	err := w.inside(func() error {
-		var err error
-		l, err = net.Listen("tcp4", ":"+port)
+	err := onThread(func() error {
+		err := unix.Setns(int(w.far.Fd()), unix.CLONE_NEWNET)
+		if err == nil {
+			l, err = net.Listen("tcp4", ":"+port)
+		}
 		return err
 	})
 	if err != nil {
