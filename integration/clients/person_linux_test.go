@@ -66,8 +66,25 @@ func (p *person) fill(host string, texts ...string) []string {
 type ended struct {
 	code     int
 	out, err string
+	told     time.Duration // until stderr named the host that is not allowed; 0 if it never did
 	took     time.Duration
 	report   report
+}
+
+// mention is a stderr that knows when it was first told a name.
+type mention struct {
+	text  bytes.Buffer
+	name  string
+	begun time.Time
+	after time.Duration
+}
+
+func (m *mention) Write(b []byte) (int, error) {
+	n, err := m.text.Write(b)
+	if m.after == 0 && bytes.Contains(m.text.Bytes(), []byte(m.name)) {
+		m.after = time.Since(m.begun)
+	}
+	return n, err
 }
 
 // report is what the cases read of --report.
@@ -150,15 +167,15 @@ func (p *person) finish(t *testing.T, env []string, program string, args ...stri
 	cmd.Dir = p.work
 	cmd.Env = append(append(cmd.Env, "COWORKER_HOME="+p.own), env...)
 	cmd.WaitDelay = 5 * time.Second
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	begun := time.Now()
+	var out bytes.Buffer
+	errs := &mention{name: existing, begun: time.Now()}
+	cmd.Stdout, cmd.Stderr = &out, errs
 	if err := p.world.inside(cmd.Start); err != nil {
 		t.Fatal(err)
 	}
 	err := cmd.Wait()
 	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
-		t.Fatalf("%v: %v\n%s", cmd.Args, err, errs.String())
+		t.Fatalf("%v: %v\n%s", cmd.Args, err, errs.text.String())
 	}
-	return ended{code: cmd.ProcessState.ExitCode(), out: out.String(), err: errs.String(), took: time.Since(begun)}
+	return ended{code: cmd.ProcessState.ExitCode(), out: out.String(), err: errs.text.String(), told: errs.after, took: time.Since(errs.begun)}
 }
