@@ -62,9 +62,7 @@ func (f *finder) gemFiles() []string {
 	if f.env["XDG_CONFIG_HOME"] != "" || len(f.names(f.xdg("gem"))) > 0 {
 		files = append(files, f.xdg("gem/gemrc"))
 	}
-	for _, p := range strings.FieldsFunc(f.env["GEMRC"], func(r rune) bool { return r == ':' || r == ';' }) {
-		files = append(files, p)
-	}
+	files = append(files, strings.FieldsFunc(f.env["GEMRC"], func(r rune) bool { return r == ':' || r == ';' })...)
 	return files
 }
 
