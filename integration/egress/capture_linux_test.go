@@ -132,8 +132,8 @@ func (c *capture) close() (map[string]string, error) {
 	return c.seen, errors.Join(c.err, err, unix.Close(c.fd), unix.Close(c.wake))
 }
 
-// cellNamespace finds the network namespace of the cell that a process of coworker started.
-func cellNamespace(coworker int) (*os.File, error) {
+// descendants lists the processes below one, sorted.
+func descendants(of int) ([]int, error) {
 	entries, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return nil, err
@@ -148,25 +148,34 @@ func cellNamespace(coworker int) (*os.File, error) {
 		pid, _ := strconv.Atoi(filepath.Base(dir))
 		parents[pid], _ = strconv.Atoi(fields[1])
 	}
-	own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", coworker))
-	if err != nil {
-		return nil, err
-	}
 	var below []int
 	for pid := range parents {
-		for p := pid; p != 0; p = parents[p] {
-			if p == coworker {
+		for p := parents[pid]; p != 0; p = parents[p] {
+			if p == of {
 				below = append(below, pid)
 				break
 			}
 		}
 	}
 	slices.Sort(below)
+	return below, nil
+}
+
+// cellNamespace finds the network namespace of the cell that a process of coworker started.
+func cellNamespace(coworker int) (*os.File, error) {
+	own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", coworker))
+	if err != nil {
+		return nil, err
+	}
+	below, err := descendants(coworker)
+	if err != nil {
+		return nil, err
+	}
 	for _, pid := range below {
 		name := fmt.Sprintf("/proc/%d/ns/net", pid)
 		if link, err := os.Readlink(name); err == nil && link != own {
 			return os.Open(name)
 		}
 	}
-	return nil, fmt.Errorf("none of the %d processes below %d is in a network namespace of its own", len(below), coworker)
+	return nil, fmt.Errorf("none of the processes %v below %d is in a network namespace of its own", below, coworker)
 }

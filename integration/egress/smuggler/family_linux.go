@@ -100,17 +100,17 @@ func ipPacket(mark string) []byte {
 // packet puts a frame on every interface.
 func packet(kind int, mark string) error {
 	const experimental = 0x88b5 // ethertype for experiments (IEEE 802)
+	fd, err := unix.Socket(unix.AF_PACKET, kind|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	frame := []byte(mark)
+	if kind == unix.SOCK_RAW {
+		head := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 9}
+		frame = append(binary.BigEndian.AppendUint16(head, experimental), mark...)
+	}
 	return eachInterface(func(index int, _ string) error {
-		fd, err := unix.Socket(unix.AF_PACKET, kind|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(fd)
-		frame := []byte(mark)
-		if kind == unix.SOCK_RAW {
-			head := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 9}
-			frame = append(binary.BigEndian.AppendUint16(head, experimental), mark...)
-		}
 		to := &unix.SockaddrLinklayer{Protocol: experimental>>8 | experimental<<8&0xff00, Ifindex: index, Halen: 6, Addr: [8]byte{255, 255, 255, 255, 255, 255}}
 		return unix.Sendto(fd, frame, 0, to)
 	})

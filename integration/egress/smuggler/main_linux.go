@@ -6,6 +6,8 @@
 //
 //	smuggler TARGETS.json NAME…     say "ready", wait for a line on standard input, and make these attempts in this order
 //	smuggler -list                  print the names of all attempts
+//	smuggler -connect PROXY PLACE   say "ready", wait for a line, ask the proxy for a tunnel, say what came of it, and wait
+//	                                for the end of standard input
 package main
 
 import (
@@ -13,6 +15,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"slices"
@@ -68,10 +71,24 @@ func main() {
 		}
 		return
 	}
+	if len(os.Args) == 4 && os.Args[1] == "-connect" {
+		hold(os.Args[2], os.Args[3])
+		return
+	}
 	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "smuggler:", err)
 		os.Exit(3)
 	}
+}
+
+// hold is an ordinary program that asks for one tunnel and goes on.
+func hold(proxy, place string) {
+	fmt.Println("ready")
+	in := bufio.NewReader(os.Stdin)
+	in.ReadString('\n')
+	err := tunnel(&target{Proxy: proxy}, place, "")
+	fmt.Println("asked:", err)
+	io.Copy(io.Discard, in)
 }
 
 func run(args []string) error {
