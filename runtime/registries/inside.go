@@ -81,26 +81,33 @@ func yarnFile(entries []Entry, format string) string {
 	return ""
 }
 
+// pipFile writes the one main index on the line of its key: pip takes a line break before it for a part of the URL.
 func pipFile(entries []Entry) string {
-	var b strings.Builder
-	for _, option := range []struct {
-		name string
-		role role
-	}{{"index-url", mainRole}, {"extra-index-url", extraRole}, {"find-links", linksRole}} {
-		head := option.name + " ="
-		for _, e := range entries {
-			if e.role == option.role {
-				fmt.Fprintf(&b, "%s\n    %s\n", head, e.url)
-				if head = ""; option.role == mainRole {
-					break // pip has one
-				}
-			}
+	var main, extra, links []string
+	for _, e := range entries {
+		switch e.role {
+		case mainRole:
+			main = append(main, e.url)
+		case extraRole:
+			extra = append(extra, e.url)
+		case linksRole:
+			links = append(links, e.url)
 		}
 	}
-	if b.Len() == 0 {
+	text := ""
+	if len(main) > 0 {
+		text += "index-url = " + main[0] + "\n"
+	}
+	if len(extra) > 0 {
+		text += "extra-index-url =\n    " + strings.Join(extra, "\n    ") + "\n"
+	}
+	if len(links) > 0 {
+		text += "find-links =\n    " + strings.Join(links, "\n    ") + "\n"
+	}
+	if text == "" {
 		return ""
 	}
-	return "[global]\n" + strings.ReplaceAll(b.String(), "\n\n", "\n")
+	return "[global]\n" + text
 }
 
 func uvInside(entries []Entry) string {

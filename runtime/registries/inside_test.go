@@ -22,7 +22,7 @@ func TestFilesHoldNoCredentials(t *testing.T) {
 		}
 	}
 	for p, want := range map[string]string{
-		".npmrc": "registry=https://a.example/x\n", ".config/pip/pip.conf": "[global]\nindex-url =\n    https://a.example/simple\n",
+		".npmrc": "registry=https://a.example/x\n", ".config/pip/pip.conf": "[global]\nindex-url = https://a.example/simple\n",
 		".config/uv/uv.toml": "[[index]]\nname = \"x\"\nurl = \"https://a.example/simple\"\n",
 		".cargo/config.toml": "[source.crates-io]\nreplace-with = \"configured\"\n\n[source.configured]\nregistry = \"sparse+https://a.example/\"\n\n",
 		".gemrc":             "---\n:sources:\n- https://a.example/\n",
