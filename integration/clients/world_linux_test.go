@@ -37,7 +37,6 @@ type world struct {
 	dir           string
 	ca            *authority
 	login         login
-	tls           []net.Listener
 }
 
 // newWorld makes one and starts its servers. The users who will run clients there must be able to read dir.

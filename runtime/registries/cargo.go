@@ -68,8 +68,8 @@ var (
 	cargoGit    = regexp.MustCompile(`(https://[a-z0-9.-]{1,200}/[a-z0-9/.-]{1,200}\.io-index)`)
 )
 
-// environment adds CARGO_REGISTRIES_NAME_INDEX. The variable's form of a name (upper case, underscores) is kept in the source.
-func (c *cargoConfig) environment(environ []string) (names []string) {
+// cargoVariables lists the variables CARGO_REGISTRIES_NAME_INDEX.
+func cargoVariables(environ []string) (names []string) {
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
 		if strings.HasPrefix(name, "CARGO_REGISTRIES_") && strings.HasSuffix(name, "_INDEX") && value != "" {
@@ -103,8 +103,9 @@ func (f *finder) cargo() {
 		}
 		break
 	}
-	for _, name := range config.environment(f.host.Environ) {
-		f.addCargo(origin{url: f.env[name], source: name})
+	for _, name := range cargoVariables(f.host.Environ) {
+		scope := strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(name, "CARGO_REGISTRIES_"), "_INDEX"))
+		f.addCargo(origin{url: f.env[name], scope: strings.ReplaceAll(scope, "_", "-"), source: name})
 	}
 	names := make([]string, 0, len(config.Registries))
 	for name := range config.Registries {

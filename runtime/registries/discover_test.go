@@ -221,7 +221,7 @@ func TestConfigured(t *testing.T) {
 		{"cargo vendored", map[string]string{"/home/me/.cargo/config.toml": "[source.crates-io]\nreplace-with='v'\n[source.v]\ndirectory='vendor'"}, nil, "cargo", ""},
 		{"cargo circle", map[string]string{"/home/me/.cargo/config.toml": "[source.crates-io]\nreplace-with='a'\n[source.a]\nreplace-with='crates-io'"}, nil, "cargo", defaults["cargo"]},
 		{"cargo registries", map[string]string{"/home/me/.cargo/config": "[registries.mine]\nindex='https://git.example/index.git'"}, []string{"CARGO_REGISTRIES_OTHER_INDEX=sparse+https://o.example/"}, "cargo",
-			"o.example, mine git.example, " + defaults["cargo"]},
+			"other o.example, mine git.example, " + defaults["cargo"]},
 		{"cargo git protocol", map[string]string{"/home/me/.cargo/config.toml": "[registries.crates-io]\nprotocol='git'"}, nil, "cargo", "git.default.example"},
 		{"cargo home", map[string]string{"/ch/config.toml": "[source.crates-io]\nreplace-with='a'\n[source.a]\nregistry='sparse+https://h.example/'"}, []string{"CARGO_HOME=/ch"}, "cargo", "h.example"},
 		{"maven mirror", map[string]string{"/home/me/.m2/settings.xml": "<settings><mirrors><mirror><id>m</id><mirrorOf>*</mirrorOf><url>https://${env.MV}/m2</url></mirror></mirrors><profiles><profile><repositories><repository><id>r</id><url>https://r.example</url></repository></repositories></profile></profiles></settings>"}, []string{"MV=m.example"}, "maven", "m m.example"},
@@ -237,11 +237,29 @@ func TestConfigured(t *testing.T) {
 			for p, content := range tt.files {
 				files[p] = content
 			}
-			if got := discover(t, files, tt.environ...).of(tt.manager); got != tt.want {
+			list := discover(t, files, tt.environ...)
+			if got := list.of(tt.manager); got != tt.want {
 				t.Errorf("got  %q\nwant %q", got, tt.want)
+			}
+			inside := machine(t)
+			for _, f := range list.Files() {
+				inside["/home/me/"+f.Path] = string(f.Data)
+			}
+			if again := discover(t, inside).of(tt.manager); sorted(again) != sorted(tt.want) && !slices.Contains(notRetold, tt.name) {
+				t.Errorf("inside it is %q\nwant      %q\n%s", again, tt.want, list.Files())
 			}
 		})
 	}
+}
+
+// notRetold are settings that Files does not write down: what switches registries off (the session has no other network
+// anyway), scopes of Yarn 2 and the choice of a protocol.
+var notRetold = []string{"pip no index", "go off", "cargo vendored", "maven offline", "yarn 4", "cargo git protocol"}
+
+func sorted(list string) string {
+	parts := strings.Split(list, ", ")
+	slices.Sort(parts)
+	return strings.Join(parts, ", ")
 }
 
 // TestShims: pyenv's pip and python are scripts; the versions lie beside them.

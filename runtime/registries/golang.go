@@ -2,6 +2,7 @@ package registries
 
 import (
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -140,8 +141,8 @@ func (f *finder) golang() {
 	if normal && !installed {
 		return
 	}
-	proxies := parseGoProxy(proxy)
-	for _, address := range proxies {
+	f.list.golang = goSettings(layers)
+	for _, address := range parseGoProxy(proxy) {
 		f.add(origin{url: address, source: source, normal: normal})
 	}
 	sums, source, normal := lookup(layers, "GOSUMDB")
@@ -152,6 +153,35 @@ func (f *finder) golang() {
 		f.add(origin{url: address, scope: "checksums", source: source, normal: normal})
 	}
 }
+
+var goNames = []string{"GOPROXY", "GOSUMDB", "GOPRIVATE", "GONOPROXY", "GONOSUMDB"}
+
+// goSettings are the values that somebody chose, with URLs made clean. One that cannot be is left out.
+func goSettings(layers []goLayer) []setting {
+	var out []setting
+	for _, name := range goNames {
+		value, _, normal := lookup(layers, name)
+		if value == "" || normal {
+			continue
+		}
+		clean := goURL.ReplaceAllStringFunc(value, func(address string) string {
+			at, err := locate(address)
+			if err != nil || at.rule == "" {
+				return "\n"
+			}
+			return at.url
+		})
+		if goPlain.MatchString(clean) {
+			out = append(out, setting{name, clean})
+		}
+	}
+	return out
+}
+
+var (
+	goURL   = regexp.MustCompile(`https?://[^,| ]*`)
+	goPlain = regexp.MustCompile(`^[A-Za-z0-9.,|:/*?~_+=\-\[\] ]{1,1000}$`)
+)
 
 // unchecked says that no module is checked: the pattern * in GONOSUMDB (or in GOPRIVATE, its default).
 func unchecked(layers []goLayer) bool {

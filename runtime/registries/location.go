@@ -16,6 +16,7 @@ type location struct {
 	rule       string // empty for a registry on this file system
 	credential bool   // the URL held user information
 	hint       string // what the rule alone may not be enough for
+	url        string // without user information, query and fragment, in plain characters
 }
 
 // ports of the schemes that package managers speak.
@@ -24,6 +25,7 @@ var ports = map[string]uint16{"https": 443, "http": 80, "ssh": 22}
 // locate makes the rule for a registry URL. Errors never quote the URL: it may hold a password.
 func locate(raw string) (location, error) {
 	raw = strings.TrimSpace(raw)
+	whole := raw
 	if len(raw) > maxURL {
 		return location{}, fmt.Errorf("a registry URL of more than %d bytes", maxURL)
 	}
@@ -57,6 +59,13 @@ func locate(raw string) (location, error) {
 	}
 	if err := refused(host, port, at.rule); err != nil {
 		return location{}, err
+	}
+	u.User, u.RawQuery, u.ForceQuery, u.Fragment, u.RawFragment, u.Host = nil, "", false, "", "", host.Authority(port)
+	if ports[strings.ToLower(u.Scheme)] == port {
+		u.Host = host.Bracketed()
+	}
+	if plain := u.String(); !strings.ContainsAny(plain, "\"'`$<>&\\|;,{}") {
+		at.url = whole[:len(whole)-len(raw)] + plain
 	}
 	if internal(host) {
 		at.hint = fmt.Sprintf("if %s has a private address, name its network too: --allow %s=CIDR", host, at.rule)

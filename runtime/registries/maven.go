@@ -150,7 +150,7 @@ func (f *finder) maven() {
 	}
 	for _, m := range s.mirrors {
 		if !m.Blocked { // a blocked mirror is Maven's way to refuse a repository (since 3.8.1)
-			f.add(origin{url: m.URL, scope: m.ID, source: s.source[m.URL]})
+			f.add(origin{url: m.URL, scope: m.ID, source: s.source[m.URL], role: mirrorRole + role(strings.TrimSpace(m.Of))})
 		}
 	}
 	mirrored := func(r mavenRepository) bool {

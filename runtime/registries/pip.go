@@ -41,6 +41,9 @@ func parsePip(content []byte) []setting {
 // pipSections are those whose options decide where packages come from: all commands, and the ones that fetch.
 var pipSections = []string{"global", "install", "download", "wheel"}
 
+// pipRoles says what an option is for.
+var pipRoles = map[string]role{"index-url": mainRole, "extra-index-url": extraRole, "find-links": linksRole}
+
 // pipLayers hold the value of each option with its source; what is set later wins.
 type pipLayers map[string]origin
 
@@ -108,7 +111,7 @@ func (f *finder) pip() {
 			}
 			for _, address := range strings.Fields(o.url) {
 				main = main || key == "index-url"
-				f.add(withFiles(origin{url: address, source: o.source}, standard))
+				f.add(withFiles(origin{url: address, source: o.source, role: pipRoles[key]}, standard))
 			}
 		}
 	}

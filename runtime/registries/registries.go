@@ -32,7 +32,21 @@ type Entry struct {
 	Default bool
 	// Credential says that the URL held user information, which is dropped.
 	Credential bool
+
+	url  string // as configured, without user information, query and fragment
+	role role
 }
+
+// role is what the manager uses a registry for.
+type role string
+
+const (
+	mainRole  role = ""
+	extraRole role = "extra" // beside the main one
+	linksRole role = "links" // pages with links to packages (pip, uv)
+	// A Maven mirror is mirrorRole and what it stands for.
+	mirrorRole role = "mirror:"
+)
 
 // Note is something that the person should know, free of secrets.
 type Note struct {
@@ -44,6 +58,8 @@ type Note struct {
 type List struct {
 	Entries []Entry
 	Notes   []Note
+
+	golang []setting // what go was told, as lines of its settings file
 }
 
 // Rules are the allow rules of the whole list, each once, sorted.
@@ -69,6 +85,9 @@ func (l List) Lines() []string {
 			source = e.Scope + ", " + source
 		}
 		row := [3]string{e.Manager, strings.Join(append([]string{e.Rule}, e.Extra...), " "), source}
+		if slices.Contains(rows, row) {
+			continue // two registries on one host
+		}
 		rows = append(rows, row)
 		width[0], width[1] = max(width[0], len(row[0])), max(width[1], len(row[1]))
 	}
@@ -158,6 +177,7 @@ type origin struct {
 	source string
 	extra  []string // hosts that go with it
 	normal bool     // a built-in default
+	role   role
 }
 
 // add turns a URL into an entry, or into a note if no rule can be made of it.
@@ -173,7 +193,7 @@ func (f *finder) add(o origin) {
 	if at.hint != "" {
 		f.note(fmt.Sprintf("%s: %s", o.source, at.hint))
 	}
-	e := Entry{Manager: f.manager, Scope: o.scope, Rule: at.rule, Source: o.source, Default: o.normal, Credential: at.credential}
+	e := Entry{Manager: f.manager, Scope: o.scope, Rule: at.rule, Source: o.source, Default: o.normal, Credential: at.credential, url: at.url, role: o.role}
 	for _, host := range o.extra {
 		if extra, err := locate("https://" + host + "/"); err == nil && extra.rule != at.rule && !slices.Contains(e.Extra, extra.rule) {
 			e.Extra = append(e.Extra, extra.rule)
@@ -189,7 +209,7 @@ func (f *finder) append(e Entry) {
 		if have.Manager != e.Manager {
 			continue
 		}
-		if have.Rule == e.Rule && have.Scope == e.Scope && slices.Equal(have.Extra, e.Extra) {
+		if have.Rule == e.Rule && have.Scope == e.Scope && have.url == e.url && have.role == e.role {
 			have.Credential = have.Credential || e.Credential
 			return
 		}

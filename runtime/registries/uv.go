@@ -2,6 +2,7 @@ package registries
 
 import (
 	"strings"
+	"unicode"
 
 	"github.com/pelletier/go-toml/v2"
 )
@@ -57,9 +58,9 @@ func (s *uvSearch) take(i uvIndexes, source string) {
 		main = append(main, origin{url: i.IndexURL, source: source})
 	}
 	for _, index := range i.Index {
-		o := origin{url: index.URL, scope: index.Name, source: source}
+		o := origin{url: index.URL, scope: index.Name, source: source, role: extraRole}
 		if index.Default {
-			o.scope = ""
+			o.scope, o.role = "", mainRole
 			main = append(main, o)
 			continue
 		}
@@ -68,8 +69,11 @@ func (s *uvSearch) take(i uvIndexes, source string) {
 	if len(s.main) == 0 {
 		s.main = main
 	}
-	for _, address := range append(i.ExtraIndexURL, i.FindLinks...) {
-		s.further = append(s.further, origin{url: address, source: source})
+	for _, address := range i.ExtraIndexURL {
+		s.further = append(s.further, origin{url: address, source: source, role: extraRole})
+	}
+	for _, address := range i.FindLinks {
+		s.further = append(s.further, origin{url: address, source: source, role: linksRole})
 	}
 }
 
@@ -80,10 +84,13 @@ func (s *uvSearch) environment(env map[string]string) {
 			s.main = []origin{{url: indexURL(env[name]), source: name}}
 		}
 	}
-	for _, name := range []string{"UV_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS"} {
-		for _, address := range strings.FieldsFunc(env[name], func(r rune) bool { return r == ' ' || r == '\n' || r == '\t' || r == ',' && name == "UV_FIND_LINKS" }) {
-			s.further = append(s.further, origin{url: indexURL(address), source: name})
+	for _, name := range []string{"UV_INDEX", "UV_EXTRA_INDEX_URL"} {
+		for _, address := range strings.Fields(env[name]) {
+			s.further = append(s.further, origin{url: indexURL(address), source: name, role: extraRole})
 		}
+	}
+	for _, address := range strings.FieldsFunc(env["UV_FIND_LINKS"], func(r rune) bool { return r == ',' || unicode.IsSpace(r) }) {
+		s.further = append(s.further, origin{url: address, source: "UV_FIND_LINKS", role: linksRole})
 	}
 	s.off = s.off || truth(env["UV_NO_INDEX"])
 }

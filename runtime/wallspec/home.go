@@ -79,7 +79,11 @@ func (b *builder) homeFiles() error {
 		{Path: ".rustup/settings.toml", Data: rustup(b.personal(".rustup/settings.toml"))},
 		{Path: ".pyenv/version", Data: pyenv(b.personal(".pyenv/version"))},
 	}
-	for _, f := range files {
+	given := b.req.Net.HomeFiles
+	files = slices.DeleteFunc(files, func(f enforce.File) bool {
+		return slices.ContainsFunc(given, func(g enforce.File) bool { return g.Path == f.Path })
+	})
+	for _, f := range append(files, given...) {
 		if len(f.Data) > 0 && !b.inTree(f.Path) {
 			f.Mode = 0o644
 			s.HomeFiles = append(s.HomeFiles, f)

@@ -20,6 +20,9 @@ type Net struct {
 	Environ []string // NAME=VALUE
 	// GitConfig are lines for the private .gitconfig.
 	GitConfig []byte
+	// HomeFiles tell package managers inside which registries to use. They take the place of what would be made from the
+	// person's files of the same names.
+	HomeFiles []enforce.File
 }
 
 // Egress is the part of a plan that goes to the proxy; nil for a session without a network.

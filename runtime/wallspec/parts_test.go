@@ -21,6 +21,27 @@ func homeFile(p Plan, name string) string {
 	return "-"
 }
 
+func TestGivenHomeFiles(t *testing.T) {
+	m := newMachine()
+	m.file("/home/ada/.npmrc", "registry=https://npm.corp/\n", 1000)
+	given := []enforce.File{{Path: ".npmrc", Data: []byte("registry=https://other.corp/\n")}, {Path: ".gemrc", Data: []byte("x\n")}}
+	p := mustBuild(t, Request{Net: Net{HomeFiles: given}}, m.host(1000))
+	for _, want := range given {
+		if got := homeFile(p, want.Path); got != string(want.Data) {
+			t.Errorf("%s: got %q, want %q", want.Path, got, want.Data)
+		}
+	}
+	count := 0
+	for _, f := range p.Spec.HomeFiles {
+		if f.Path == ".npmrc" {
+			count++
+		}
+	}
+	if count != 1 {
+		t.Errorf(".npmrc stands there %d times", count)
+	}
+}
+
 func TestHomeFiles(t *testing.T) {
 	m := newMachine()
 	m.file("/home/ada/.gitconfig", "[user]\n\tname = Ada\n[core]\n\tfsmonitor = /evil\n[credential]\n\thelper = store\n", 1000)

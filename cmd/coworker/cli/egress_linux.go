@@ -25,7 +25,7 @@ const askLimit = time.Minute
 func (e *environment) decideNet(ctx context.Context, f execFlags, p *planned, req *wallspec.Request) ([]redact.Secret, error) {
 	req.Net = wallspec.Net{Mode: f.net, Allow: f.allow, Ask: f.ask}
 	var err error
-	if req.Net.Allow, err = e.expandGroups(ctx, p, f); err != nil {
+	if req.Net.Allow, req.Net.HomeFiles, err = e.expandGroups(ctx, p, f); err != nil {
 		return nil, err
 	}
 	req.Egress, err = wallspec.ParseNet(req.Net, ruleTexts(p.settings.Net.Allow), ruleTexts(p.settings.Net.Deny))

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"coworker/enforce"
 	"coworker/platform/atomicfile"
 	"coworker/platform/workfs"
 	"coworker/runtime/registries"
@@ -21,33 +22,37 @@ import (
 // groupRegistries stands for the hosts that this machine's package managers are configured to use.
 const groupRegistries = "registries"
 
-// expandGroups puts rules in the place of names of groups, and shows what they stand for.
-func (e *environment) expandGroups(ctx context.Context, p *planned, f execFlags) ([]string, error) {
+// expandGroups puts rules in the place of names of groups, and shows what they stand for. The files tell the managers inside
+// the same.
+func (e *environment) expandGroups(ctx context.Context, p *planned, f execFlags) (rules []string, files []enforce.File, err error) {
 	if !slices.Contains(f.allow, groupRegistries) {
-		return f.allow, nil
+		return f.allow, nil, nil
 	}
-	workspace := f.workspace
-	if workspace == "" {
-		workspace = p.host.Cwd
-	} else if !filepath.IsAbs(workspace) {
-		workspace = filepath.Join(p.host.Cwd, workspace)
+	// What a session can write counts for nothing: another session may have filled it.
+	var folders []string
+	for _, dir := range append([]string{f.workspace}, f.writePaths...) {
+		if !filepath.IsAbs(dir) {
+			dir = filepath.Join(p.host.Cwd, dir)
+		}
+		folders = append(folders, dir)
 	}
+	workspace := folders[0]
 	if err := p.host.Dirs.Make(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	list, err := registries.Discover(ctx, registries.Host{
-		Environ: p.host.Environ, Home: e.getenv("HOME"), Root: os.DirFS("/"), Workspaces: append([]string{workspace}, f.writePaths...),
+		Environ: p.host.Environ, Home: e.getenv("HOME"), Root: os.DirFS("/"), Workspaces: folders,
 		Cache: registries.FileCache{Path: filepath.Join(p.host.Dirs.State, "registries.json")},
 	})
 	if err != nil {
-		return nil, &usageError{text: "--allow registries: " + err.Error(), hint: "name the hosts themselves: --allow registry.example.com"}
+		return nil, nil, &usageError{text: "--allow registries: " + err.Error(), hint: "name the hosts themselves: --allow registry.example.com"}
 	}
-	rules := list.Rules()
+	rules = list.Rules()
 	if len(rules) == 0 {
-		return nil, &usageError{text: "--allow registries: no package manager of this machine is configured to use a registry", hint: "name the hosts themselves: --allow registry.example.com"}
+		return nil, nil, &usageError{text: "--allow registries: no package manager of this machine is configured to use a registry", hint: "name the hosts themselves: --allow registry.example.com"}
 	}
 	if err := e.agreeOn(ctx, p, list); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if root, err := workfs.OpenRoot(workspace); err == nil { // wallspec says what is wrong with a workspace
 		for _, n := range registries.ProjectNotes(root, list) {
@@ -56,7 +61,10 @@ func (e *environment) expandGroups(ctx context.Context, p *planned, f execFlags)
 		root.Close()
 	}
 	out := slices.DeleteFunc(slices.Clone(f.allow), func(r string) bool { return r == groupRegistries })
-	return append(out, rules...), nil
+	for _, file := range list.Files() {
+		files = append(files, enforce.File{Path: file.Path, Data: file.Data})
+	}
+	return append(out, rules...), files, nil
 }
 
 // agreeOn shows a list that the person has not seen yet, and asks about it where there is a terminal. Without one the flag
