@@ -42,6 +42,7 @@ func (c *client) opened(a *attempt, conn *net.TCPConn) {
 	}
 	defer inside.Close()
 	h := &httpLoop{c: c, in: newInbox(inside), out: inside, at: request.Tunnel, fixed: a, opened: true}
+	defer h.in.release()
 	h.origin = newOrigin(conn, a)
 	h.run()
 }

@@ -42,8 +42,8 @@ func (x *exchange) frames() {
 
 // pump copies until from ends, and ends the half of conn that to writes to.
 func (x *exchange) pump(to io.Writer, conn net.Conn, from io.Reader) {
-	buf := bulk.Get().(*[]byte)
-	defer bulk.Put(buf)
+	buf := bulk.get()
+	defer bulk.put(buf)
 	io.CopyBuffer(touching{to, x.h.c.dog}, onlyReader{from}, *buf)
 	if half, ok := conn.(interface{ CloseWrite() error }); ok {
 		half.CloseWrite()
