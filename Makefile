@@ -10,17 +10,18 @@ SHELL := /bin/bash
 export GOTOOLCHAIN := go1.27.3
 
 # Build tags of our own. Lint compiles the tree with them; a tag that is missing here fails integration/house.
-TAGS := soak,walltest,seccompgen
+TAGS := soak,walltest,seccompgen,testclients
 
 # Variables that the linker sets. scripts/build fills in the values.
 export VERSION_VAR     := coworker/cmd/coworker/cli.Version
 export CELL_DIGEST_VAR := coworker/runtime/session.CellDigest
+export PROXY_DIGEST_VAR := coworker/runtime/session.ProxyDigest
 
 PKGS    := ./...
 GATE    := go run ./integration/house/cmd/testgate --
 TIMEOUT := 20m
 
-.PHONY: build demo test bench soak generate generate-check linked lint cross check deps clean
+.PHONY: build demo test test-clients bench soak generate generate-check linked lint cross check deps clean
 
 build:
 	scripts/build bin
@@ -39,6 +40,13 @@ test: deps build
 	go vet $(PKGS)
 	units=$$(go list $(PKGS) | grep -v '^coworker/integration/'); \
 	$(GATE) go test -count=1 -p 2 -timeout $(TIMEOUT) $$units -- go test -count=1 -p 1 -timeout $(TIMEOUT) ./integration/...
+
+# Clients whose packages are large: Java, psql, cargo.
+test-clients: build
+	scripts/deps test
+	scripts/deps test-clients
+	scripts/test-user
+	$(GATE) go test -count=1 -tags testclients -timeout $(TIMEOUT) ./integration/clients/
 
 bench: build
 	scripts/deps bench

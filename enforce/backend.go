@@ -63,6 +63,9 @@ type Cell struct {
 	MountInfo *os.File
 	// Cover puts back a pin or a mask; nil where the backend makes no mounts.
 	Cover func(tree, rel string, kind CoverKind) error
+	// Egress holds the sockets that were made inside for the proxy; nil if the Spec asks for no network.
+	Egress *Egress
+
 	// Settled waits until no process of coworker's own is in the session's control group any more.
 	Settled func() error
 	// Kill ends the cell and everything it started, and waits until it is gone.
@@ -71,4 +74,23 @@ type Cell struct {
 	Ended <-chan struct{}
 	// How tells how it ended; valid after Ended is closed.
 	How func() string
+}
+
+// Egress is what a backend made in the cell's network namespace for the proxy outside.
+type Egress struct {
+	// Sockets listen on addresses of the cell's loopback, in the order of enforce/redirect.Listen. The caller owns them.
+	Sockets []*os.File
+	IPv6    bool // the second half of the sockets is there
+	// Transparent: connections to the synthetic addresses are led to the proxy, so that programs need not know of it.
+	Transparent bool
+}
+
+// Close closes the sockets.
+func (e *Egress) Close() {
+	if e == nil {
+		return
+	}
+	for _, f := range e.Sockets {
+		f.Close()
+	}
 }

@@ -5,8 +5,15 @@ import "path"
 // NetMode says how much of the network a session may use.
 type NetMode string
 
-// NetNone is the only mode this build offers: no packet leaves.
-const NetNone NetMode = "none"
+// The modes. In all of them the session's network namespace has no way out of its own; in the last two its proxy has one.
+const (
+	NetNone      NetMode = "none"      // no packet leaves
+	NetAllowlist NetMode = "allowlist" // what the rules name, through the proxy
+	NetOpen      NetMode = "open"      // every public address, through the proxy
+)
+
+// Egress says whether a session with this mode has a proxy.
+func (m NetMode) Egress() bool { return m == NetAllowlist || m == NetOpen }
 
 // Identity is who the session runs as, inside and outside the wall: one id, mapped to itself.
 type Identity struct {
@@ -38,9 +45,11 @@ type Spec struct {
 	Trees     []Tree   `json:"trees"`     // workspace first, then --read and --write
 	Identity  Identity `json:"identity"`
 	Net       NetMode  `json:"net"`
-	Env       []string `json:"env"` // NAME=VALUE, exactly what commands get
-	Limits    Limits   `json:"limits"`
-	Debug     bool     `json:"debug"` // ptrace inside the private pid namespace
+	// Literals are addresses that a rule consists of: a program that dials one directly is led to the proxy too.
+	Literals []string `json:"literals,omitempty"`
+	Env      []string `json:"env"` // NAME=VALUE, exactly what commands get
+	Limits   Limits   `json:"limits"`
+	Debug    bool     `json:"debug"` // ptrace inside the private pid namespace
 
 	// HomeStore is the host folder that backs the folders of the private home which persist
 	// (caches and tools); HomeDirs names them relative to the home.

@@ -41,7 +41,7 @@ var promises = map[Wall]string{
 	FSWrite:   "only listed paths can be written",
 	FSProtect: "protected paths inside writable trees stay as they are",
 	FSHide:    "secret files inside readable trees are not readable",
-	NetEgress: "nothing leaves this machine",
+	NetEgress: "nothing leaves this machine but through the proxy",
 	NetLocal:  "host loopback, host sockets and VSOCK are out of reach",
 	Proc:      "foreign processes are invisible and cannot be signalled or traced",
 	Kernel:    "small system-call surface",

@@ -142,6 +142,11 @@ func newEngine(cfg *control.Config, line *control.Conn, o Options) (*engine, err
 	if cfg.CA == nil {
 		return nil, errors.New("hosts to open, and no certificate authority")
 	}
+	if len(cfg.CA.Roots) > 0 {
+		if e.roots = x509.NewCertPool(); !e.roots.AppendCertsFromPEM(cfg.CA.Roots) {
+			return nil, errors.New("the roots for opened hosts hold no certificate")
+		}
+	}
 	e.authority, err = inject.ParseAuthority(*cfg.CA, o.Random)
 	return e, err
 }

@@ -157,8 +157,8 @@ func treeSteps(s enforce.Spec) []step {
 // checkSpec refuses a Spec that would build something else than it says. It is the keeper's own
 // check: the supervisor made the Spec, and a mistake there must not become a hole here.
 func checkSpec(s enforce.Spec) error {
-	if s.Net != enforce.NetNone {
-		return fmt.Errorf("network mode %q: this build offers %q only", s.Net, enforce.NetNone)
+	if s.Net != enforce.NetNone && !s.Net.Egress() {
+		return fmt.Errorf("network mode %q: want %s, %s or %s", s.Net, enforce.NetNone, enforce.NetAllowlist, enforce.NetOpen)
 	}
 	paths := []string{s.Identity.Home, s.HomeStore}
 	if len(s.Caches) > 0 {

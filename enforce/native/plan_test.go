@@ -176,7 +176,7 @@ func TestCheckSpec(t *testing.T) {
 		t.Fatal(err)
 	}
 	cases := map[string]func(s *enforce.Spec){
-		"another network":         func(s *enforce.Spec) { s.Net = "open" },
+		"another network":         func(s *enforce.Spec) { s.Net = "host" },
 		"no network":              func(s *enforce.Spec) { s.Net = "" },
 		"no home":                 func(s *enforce.Spec) { s.Identity.Home = "" },
 		"relative home":           func(s *enforce.Spec) { s.Identity.Home = "home" },

@@ -19,9 +19,10 @@ import (
 // keeperCapabilities are what building a root needs inside the session's own user namespace.
 // They survive the exec as ambient capabilities, because the id inside is not 0. The last four
 // are for overlays: overlayfs works with the rights of whoever mounted it, and its work folder
-// has mode 000 (ovl_workdir_create in the kernel's fs/overlayfs/super.c).
+// has mode 000 (ovl_workdir_create in the kernel's fs/overlayfs/super.c). The two for the network make routes, rules and
+// the name server's port 53 in the session's own network namespace.
 var keeperCapabilities = []uintptr{
-	unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP, unix.CAP_SYS_RESOURCE,
+	unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_NET_BIND_SERVICE, unix.CAP_SETPCAP, unix.CAP_SYS_RESOURCE,
 	unix.CAP_DAC_OVERRIDE, unix.CAP_CHOWN, unix.CAP_FOWNER, unix.CAP_FSETID,
 }
 

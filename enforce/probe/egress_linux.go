@@ -2,7 +2,9 @@ package probe
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -14,18 +16,32 @@ import (
 // Addresses for documentation (RFC 5737, RFC 3849): no host has them. 203.0.113.0/24 and not
 // 192.0.2.0/24, which some hypervisors use for the link to their guests.
 var (
-	outside4 = unix.SockaddrInet4{Port: 80, Addr: [4]byte{203, 0, 113, 1}}
-	outside6 = unix.SockaddrInet6{Port: 80, Addr: [16]byte{0x20, 0x01, 0x0d, 0xb8, 15: 1}}
-	mapped   = unix.SockaddrInet6{Port: 80, Addr: [16]byte{10: 0xff, 11: 0xff, 203, 0, 113, 1}}
+	outside4 = netip.AddrFrom4([4]byte{203, 0, 113, 1})
+	outside6 = netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, 15: 1})
 )
 
-func dns(a unix.SockaddrInet4) *unix.SockaddrInet4 { a.Port = 53; return &a }
+// unlisted returns an address of the outside that no rule consists of: connections to those are led to the proxy.
+func unlisted(a netip.Addr, literals []string) netip.Addr {
+	for slices.Contains(literals, a.String()) {
+		a = a.Next()
+	}
+	return a
+}
+
+func inet4(a netip.Addr, port int) *unix.SockaddrInet4 {
+	return &unix.SockaddrInet4{Port: port, Addr: a.As4()}
+}
+
+func inet6(a netip.Addr, port int) *unix.SockaddrInet6 {
+	return &unix.SockaddrInet6{Port: port, Addr: a.As16()} // an IPv4 address becomes a mapped one
+}
 
 // highBits is set in an argument that the kernel reads as int: a filter that compares all 64 bits
 // does not recognise the value.
 const highBits = 1 << 32
 
-func egress() []attempt {
+func egress(s Setup) []attempt {
+	out4, out6 := unlisted(outside4, s.Spec.Literals), unlisted(outside6, s.Spec.Literals)
 	to := func(name string, family, kind, proto int, sa unix.Sockaddr) attempt {
 		return attempt{name: name, wall: enforce.NetEgress, run: func(b *battery) result { return b.send(family, kind, proto, sa) }}
 	}
@@ -33,13 +49,13 @@ func egress() []attempt {
 		return attempt{name: name, wall: enforce.NetEgress, run: func(*battery) result { return makeSocket(family, kind, proto) }}
 	}
 	return []attempt{
-		to("tcp4", unix.AF_INET, unix.SOCK_STREAM, 0, &outside4),
-		to("tcp6", unix.AF_INET6, unix.SOCK_STREAM, 0, &outside6),
-		to("tcp6-mapped", unix.AF_INET6, unix.SOCK_STREAM, 0, &mapped),
-		to("tcp-dns", unix.AF_INET, unix.SOCK_STREAM, 0, dns(outside4)),
-		to("udp4", unix.AF_INET, unix.SOCK_DGRAM, 0, &outside4),
-		to("udp6", unix.AF_INET6, unix.SOCK_DGRAM, 0, &outside6),
-		to("udp-dns", unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_UDP, dns(outside4)),
+		to("tcp4", unix.AF_INET, unix.SOCK_STREAM, 0, inet4(out4, 80)),
+		to("tcp6", unix.AF_INET6, unix.SOCK_STREAM, 0, inet6(out6, 80)),
+		to("tcp6-mapped", unix.AF_INET6, unix.SOCK_STREAM, 0, inet6(out4, 80)),
+		to("tcp-dns", unix.AF_INET, unix.SOCK_STREAM, 0, inet4(out4, 53)),
+		to("udp4", unix.AF_INET, unix.SOCK_DGRAM, 0, inet4(out4, 80)),
+		to("udp6", unix.AF_INET6, unix.SOCK_DGRAM, 0, inet6(out6, 80)),
+		to("udp-dns", unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_UDP, inet4(out4, 53)),
 		socket("mptcp", unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP), // Landlock's TCP rights do not see it
 		socket("mptcp-high-bits", unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP|highBits),
 		socket("sctp", unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP),
@@ -51,10 +67,10 @@ func egress() []attempt {
 		socket("packet-high-bits", unix.AF_PACKET|highBits, unix.SOCK_DGRAM, 0),
 		socket("xdp", unix.AF_XDP, unix.SOCK_RAW, 0),
 		// A connection that starts with data passes neither connect(2) nor what watches it.
-		{name: "fastopen-sendto", wall: enforce.NetEgress, run: func(b *battery) result { return b.fastOpen(sendto, unix.MSG_FASTOPEN) }},
-		{name: "fastopen-sendmsg", wall: enforce.NetEgress, run: func(b *battery) result { return b.fastOpen(sendmsg, unix.MSG_FASTOPEN) }},
-		{name: "fastopen-high-bits", wall: enforce.NetEgress, run: func(b *battery) result { return b.fastOpen(sendto, unix.MSG_FASTOPEN|highBits) }},
-		{name: "fastopen-connect", wall: enforce.NetEgress, run: (*battery).fastOpenConnect},
+		{name: "fastopen-sendto", wall: enforce.NetEgress, run: func(b *battery) result { return b.fastOpen(out4, sendto, unix.MSG_FASTOPEN) }},
+		{name: "fastopen-sendmsg", wall: enforce.NetEgress, run: func(b *battery) result { return b.fastOpen(out4, sendmsg, unix.MSG_FASTOPEN) }},
+		{name: "fastopen-high-bits", wall: enforce.NetEgress, run: func(b *battery) result { return b.fastOpen(out4, sendto, unix.MSG_FASTOPEN|highBits) }},
+		{name: "fastopen-connect", wall: enforce.NetEgress, run: func(b *battery) result { return b.fastOpenConnect(out4) }},
 		{name: "namespace", wall: enforce.NetEgress, only: enforce.Native,
 			run: func(b *battery) result { return judgeOwn("/proc/self/ns/net", b.Targets.HostNetNS) }},
 		{name: "interfaces", wall: enforce.NetEgress, only: enforce.Native, run: foreignInterfaces},
@@ -123,13 +139,13 @@ func sendmsg(fd int, sa *unix.RawSockaddrInet4, flags uintptr) unix.Errno {
 	return errno
 }
 
-func (b *battery) fastOpen(send sender, flags uintptr) result {
+func (b *battery) fastOpen(to netip.Addr, send sender, flags uintptr) result {
 	fd, err := inet(unix.AF_INET, unix.SOCK_STREAM, 0)
 	if err != nil {
 		return judge(err, b.noSocket(), nil)
 	}
 	defer unix.Close(fd)
-	sa := unix.RawSockaddrInet4{Family: unix.AF_INET, Port: htons(uint16(outside4.Port)), Addr: outside4.Addr}
+	sa := unix.RawSockaddrInet4{Family: unix.AF_INET, Port: htons(80), Addr: to.As4()}
 	errno := send(fd, &sa, flags)
 	if errno == 0 {
 		return judge(nil, nil, nil)
@@ -143,7 +159,7 @@ func htons(port uint16) uint16 {
 	return *(*uint16)(unsafe.Pointer(&b))
 }
 
-func (b *battery) fastOpenConnect() result {
+func (b *battery) fastOpenConnect(to netip.Addr) result {
 	fd, err := inet(unix.AF_INET, unix.SOCK_STREAM, 0)
 	if err != nil {
 		return judge(err, b.noSocket(), nil)
@@ -152,7 +168,7 @@ func (b *battery) fastOpenConnect() result {
 	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_FASTOPEN_CONNECT, 1); err != nil {
 		return judge(err, errnos{unix.ENOPROTOOPT, unix.EPERM, unix.EOPNOTSUPP}, nil)
 	}
-	return judge(unix.Connect(fd, &outside4), b.unreachable(), past)
+	return judge(unix.Connect(fd, inet4(to, 80)), b.unreachable(), past)
 }
 
 // foreignInterfaces looks for an interface that is up and not the loopback. Fallback tunnels

@@ -62,6 +62,9 @@ func (b *battery) loopback(family, port int, sa unix.Sockaddr) result {
 	if port <= 0 {
 		return unclear("the setup names no target")
 	}
+	if e := b.Targets.Egress; e != nil && (port == int(e.ProxyPort) || port == int(e.TransparentPort)) {
+		return unclear("the session's own proxy has the port of the canary")
+	}
 	fd, err := inet(family, unix.SOCK_STREAM, 0)
 	if err != nil {
 		return judge(err, b.noSocket(), nil)
@@ -84,14 +87,7 @@ func awaitConnect(fd int) error {
 	if err != nil || n == 0 {
 		return unix.ETIMEDOUT
 	}
-	code, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
-	if err != nil {
-		return err
-	}
-	if code != 0 {
-		return unix.Errno(code)
-	}
-	return nil
+	return socketError(fd)
 }
 
 func poll(fd int, events int16) (int, error) {

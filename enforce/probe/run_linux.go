@@ -5,6 +5,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -31,6 +32,7 @@ type battery struct {
 	thrErr  error
 	killAll error // of kill(-1, 0), asked before there is a child
 	child   child
+	talked  time.Duration // with the proxy, so far
 }
 
 // Run makes every attempt once and reports what happened, in a fixed order. It starts one
@@ -90,7 +92,7 @@ func table(s Setup) []attempt {
 	var all []attempt
 	for _, part := range [][]attempt{
 		fsRead(s), fsWrite(s), present(s), scratchAttacks(s), absent(s), hide(s),
-		egress(), local(s), procSignals(), procFiles(), kernelCalls(s), kernelState(),
+		egress(s), proxied(s), local(s), procSignals(), procFiles(), kernelCalls(s), kernelState(),
 		priv(), env(), limits(s), life(), positive(s), childFacts(),
 	} {
 		all = append(all, part...)

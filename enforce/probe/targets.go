@@ -15,4 +15,21 @@ type Targets struct {
 	HostMntNS      string `json:"host_mnt_ns"`
 	Scratch        string `json:"scratch"` // scratch repository, mounted writable with the same pins
 	Secret         string `json:"secret"`  // content of every canary file; must not be seen inside
+
+	// Egress is nil in a session that has no proxy.
+	Egress *Egress `json:"egress,omitempty"`
+}
+
+// Egress says what the proxy of a session answers until the walls are proved. All of it is random and of this session
+// only, so that a stranger who listens on the same port cannot give the right answers, and no real host is contacted.
+type Egress struct {
+	AllowedName string `json:"allowed_name"` // the proxy answers for it on port 443, with the token
+	// DeniedName is a name that no rule allows; empty in a session that allows every name.
+	DeniedName string `json:"denied_name"`
+	Token      string `json:"token"`
+	ProxyPort  uint16 `json:"proxy_port"` // on 127.0.0.1 and, with IPv6, on ::1
+	// TransparentPort takes the connections that the kernel redirects. Nobody may come to it directly.
+	TransparentPort uint16 `json:"transparent_port"`
+	IPv6            bool   `json:"ipv6"`        // the same listeners are on ::1
+	Transparent     bool   `json:"transparent"` // connections to synthetic addresses are redirected
 }

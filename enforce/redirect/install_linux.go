@@ -1,8 +1,8 @@
 package redirect
 
 import (
+	"encoding/binary"
 	"errors"
-	"fmt"
 	"net/netip"
 	"os"
 	"time"
@@ -34,7 +34,7 @@ func Install(literals []netip.Addr) (Notes, error) {
 	if err := installRules(notes.IPv6); err != nil {
 		return notes, err
 	}
-	if err := addRoutes(wanted); err != nil {
+	if err := lead(wanted, notes.IPv6); err != nil {
 		return notes, err
 	}
 	notes.Mode, notes.Routes = ModeNAT, wanted
@@ -114,27 +114,79 @@ func judge(step string, err error) error {
 // loopback is lo's index, the same in every namespace (LOOPBACK_IFINDEX in include/net/flow.h).
 const loopback = 1
 
-// addRoutes makes local routes. A unicast route to lo does not do for IPv4: connections seem to succeed with the source
-// 0.0.0.0 and then hang (measured on Linux 6.18).
-func addRoutes(to []netip.Prefix) error {
-	c, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
-	if err != nil {
-		return &StepError{"open NETLINK_ROUTE", err}
-	}
-	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
-		return &StepError{"bound the wait for NETLINK_ROUTE", err}
+// lead gives lo its own addresses and makes the routes. They are local: a unicast route to lo does not do for IPv4, where
+// connections seem to succeed with the source 0.0.0.0 and then hang (measured on Linux 6.18).
+func lead(to []netip.Prefix, ipv6 bool) error {
+	var messages []change
+	for _, a := range owned(ipv6) {
+		messages = append(messages, change{"add the address " + a.String(), addressMessage, netip.PrefixFrom(a, a.BitLen())})
 	}
 	for _, p := range to {
-		m, err := routeMessage(p)
-		if err != nil {
-			return &StepError{fmt.Sprintf("encode a local route to %s", p), err}
-		}
-		if _, err := c.Execute(m); err != nil {
-			return &StepError{fmt.Sprintf("add a local route to %s", p), err}
+		messages = append(messages, change{"add a local route to " + p.String(), routeMessage, p})
+	}
+	c, err := dialRoutes()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for _, m := range messages {
+		if err := m.make(c); err != nil {
+			return &StepError{m.step, err}
 		}
 	}
 	return nil
+}
+
+func owned(ipv6 bool) []netip.Addr {
+	if ipv6 {
+		return []netip.Addr{Own4, Own6}
+	}
+	return []netip.Addr{Own4}
+}
+
+func dialRoutes() (*netlink.Conn, error) {
+	c, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
+	if err != nil {
+		return nil, &StepError{"open NETLINK_ROUTE", err}
+	}
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		c.Close()
+		return nil, &StepError{"bound the wait for NETLINK_ROUTE", err}
+	}
+	return c, nil
+}
+
+// change is one message to NETLINK_ROUTE about a network.
+type change struct {
+	step    string
+	message func(netip.Prefix) (netlink.Message, error)
+	to      netip.Prefix
+}
+
+func (m change) make(c *netlink.Conn) error {
+	message, err := m.message(m.to)
+	if err != nil {
+		return err
+	}
+	_, err = c.Execute(message)
+	return err
+}
+
+const newOne = netlink.Request | netlink.Acknowledge | netlink.Create | netlink.Excl
+
+// addressMessage is RTM_NEWADDR (rtnetlink(7)): a struct ifaddrmsg and its attributes. Nobody else is on lo, so there is
+// no duplicate to look for.
+func addressMessage(p netip.Prefix) (netlink.Message, error) {
+	e := netlink.NewAttributeEncoder()
+	e.Bytes(unix.IFA_LOCAL, p.Addr().AsSlice())
+	e.Bytes(unix.IFA_ADDRESS, p.Addr().AsSlice())
+	attributes, err := e.Encode()
+	if err != nil {
+		return netlink.Message{}, err
+	}
+	head := []byte{familyOf(p.Addr()), byte(p.Bits()), unix.IFA_F_NODAD, unix.RT_SCOPE_UNIVERSE}
+	head = binary.NativeEndian.AppendUint32(head, loopback)
+	return netlink.Message{Header: netlink.Header{Type: unix.RTM_NEWADDR, Flags: newOne}, Data: append(head, attributes...)}, nil
 }
 
 // routeMessage is RTM_NEWROUTE (rtnetlink(7)): a struct rtmsg and its attributes.
@@ -148,7 +200,7 @@ func routeMessage(p netip.Prefix) (netlink.Message, error) {
 	}
 	head := []byte{familyOf(p.Addr()), byte(p.Bits()), 0, 0, unix.RT_TABLE_LOCAL, unix.RTPROT_STATIC, unix.RT_SCOPE_HOST, unix.RTN_LOCAL, 0, 0, 0, 0}
 	return netlink.Message{
-		Header: netlink.Header{Type: unix.RTM_NEWROUTE, Flags: netlink.Request | netlink.Acknowledge | netlink.Create | netlink.Excl},
+		Header: netlink.Header{Type: unix.RTM_NEWROUTE, Flags: newOne},
 		Data:   append(head, attributes...),
 	}, nil
 }

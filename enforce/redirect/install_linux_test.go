@@ -23,7 +23,6 @@ func asMissing(err error, target **MissingError) bool { return errors.As(err, ta
 
 // service answers outside: each transparent connection with its original destination, everything else with its name.
 type service struct {
-	files []*os.File
 	wg    sync.WaitGroup
 	close []func() error
 }
@@ -144,6 +143,7 @@ func attempts() map[string]string {
 	out["udp synthetic4"], out["udp synthetic6"] = ask("udp", "198.18.0.5:53"), ask("udp", "[fdc0:c0c0:c0c0::5]:53")
 	out["udp other4"] = ask("udp", "203.0.113.8:53")
 	out["own server4"], out["own server6"], out["own server on 127.5.5.5"] = own("127.0.0.1:0"), own("[::1]:0"), own("127.5.5.5:3129")
+	out["own server on lo's address4"], out["own server on lo's address6"] = own("198.18.0.1:0"), own("[fdc0:c0c0:c0c0::1]:0")
 	for name, port := range map[string]int{"steal transparent": TransparentPort, "steal proxy": ProxyPort, "steal names": NamePort} {
 		out[name] = steal(port)
 	}
@@ -240,7 +240,7 @@ func TestInstall(t *testing.T) {
 			"other4": "ENETUNREACH", "other6": "ENETUNREACH", "private": "ENETUNREACH", "metadata": "ENETUNREACH",
 			"beside synthetic4": "ENETUNREACH", "beside synthetic6": "ENETUNREACH", "before synthetic4": "ENETUNREACH", "closed port on loopback": "ECONNREFUSED",
 			"udp names4": "udp ?", "udp names6": "udp ?", "udp synthetic4": "ECONNREFUSED", "udp synthetic6": "ECONNREFUSED", "udp other4": "ENETUNREACH",
-			"own server4": "own", "own server6": "own", "own server on 127.5.5.5": "own",
+			"own server4": "own", "own server6": "own", "own server on 127.5.5.5": "own", "own server on lo's address4": "own", "own server on lo's address6": "own",
 			"steal transparent": "EADDRINUSE", "steal proxy": "EADDRINUSE", "steal names": "EADDRINUSE",
 		})
 	})
@@ -344,28 +344,47 @@ func tamper(what string) error {
 		other := c.AddTable(&nftables.Table{Name: "other", Family: nftables.TableFamilyINet})
 		c.AddChain(&nftables.Chain{Table: other, Name: "output", Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookOutput, Priority: nftables.ChainPriorityRef(-150)})
 	case "one route more":
-		return addRoutes([]netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")})
+		return changeRoute(unix.RTM_NEWROUTE, netip.MustParsePrefix("192.0.2.0/24"))
 	case "a route less":
-		return deleteRoute(Synthetic4)
+		return changeRoute(unix.RTM_DELROUTE, Synthetic4)
+	case "own address less":
+		return changeAddress(unix.RTM_DELADDR, Own6)
+	case "one address more":
+		return changeAddress(unix.RTM_NEWADDR, netip.MustParseAddr("192.0.2.1"))
 	case "a default route":
-		return addRoutes([]netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")})
+		return changeRoute(unix.RTM_NEWROUTE, netip.MustParsePrefix("0.0.0.0/0"))
 	case "an IPv6 default route":
-		return addRoutes([]netip.Prefix{netip.MustParsePrefix("::/0")})
+		return changeRoute(unix.RTM_NEWROUTE, netip.MustParsePrefix("::/0"))
 	}
 	return c.Flush()
 }
 
-func deleteRoute(p netip.Prefix) error {
-	c, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
+func changeRoute(kind netlink.HeaderType, p netip.Prefix) error {
 	m, err := routeMessage(p)
 	if err != nil {
 		return err
 	}
-	m.Header.Type, m.Header.Flags = unix.RTM_DELROUTE, netlink.Request|netlink.Acknowledge
+	return tell(kind, m)
+}
+
+func changeAddress(kind netlink.HeaderType, a netip.Addr) error {
+	m, err := addressMessage(netip.PrefixFrom(a, a.BitLen()))
+	if err != nil {
+		return err
+	}
+	return tell(kind, m)
+}
+
+func tell(kind netlink.HeaderType, m netlink.Message) error {
+	c, err := dialRoutes()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	m.Header.Type = kind
+	if kind == unix.RTM_DELROUTE || kind == unix.RTM_DELADDR {
+		m.Header.Flags = netlink.Request | netlink.Acknowledge
+	}
 	_, err = c.Execute(m)
 	return err
 }
@@ -374,7 +393,7 @@ func TestVerifySeesChanges(t *testing.T) {
 	each(t, func(t *testing.T, uid int) {
 		for what, reason := range map[string]string{
 			"": "", "no table": "0 chains", "no rules": "0 rules", "one rule more": "3 rules", "another rule": "rule 1", "one chain more": "2 chains",
-			"one route more": "192.0.2.0/24", "a route less": "no local route to 198.18.0.0/15", "a default route": "0.0.0.0/0", "an IPv6 default route": "::/0",
+			"one route more": "192.0.2.0/24", "a route less": "no local route to 198.18.0.0/15", "own address less": "lo does not have the address fdc0:c0c0:c0c0::1", "one address more": "192.0.2.1", "a default route": "0.0.0.0/0", "an IPv6 default route": "::/0",
 		} {
 			r := spawn(t, uid, job{Literals: literals, Tamper: what}, keeperCaps, nil)
 			if !strings.Contains(r.Verify, reason) || (r.Verify == "") != (reason == "") {
@@ -387,7 +406,7 @@ func TestVerifySeesChanges(t *testing.T) {
 	})
 }
 
-func FuzzParseRoute(f *testing.F) {
+func FuzzParse(f *testing.F) {
 	for _, p := range []netip.Prefix{Synthetic4, Synthetic6, netip.MustParsePrefix("0.0.0.0/0")} {
 		m, err := routeMessage(p)
 		if err != nil {
@@ -398,9 +417,18 @@ func FuzzParseRoute(f *testing.F) {
 			f.Errorf("%s: %+v %v", p, r, err)
 		}
 	}
+	m, err := addressMessage(netip.PrefixFrom(Own6, 128))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(m.Data)
+	if a, err := parseAddress(m.Data); err != nil || a != Own6 {
+		f.Errorf("%s %v", a, err)
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		before := bytes.Clone(data)
 		_, _ = parseRoute(data)
+		_, _ = parseAddress(data)
 		if !bytes.Equal(before, data) {
 			t.Error("the message was changed")
 		}

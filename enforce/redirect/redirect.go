@@ -39,6 +39,14 @@ var (
 	Synthetic6 = netip.MustParsePrefix("fdc0:c0c0:c0c0::/64")
 )
 
+// Addresses that lo gets besides loopback. Without one that is not loopback, getaddrinfo with AI_ADDRCONFIG finds no IPv4
+// or IPv6 and answers nothing for that family (glibc 2.36, __check_pf), and "getent ahostsv4" and browsers do so. TCP to
+// them stays inside, for servers that listen on the address of their interface. netproxy/dns gives them to no name.
+var (
+	Own4 = netip.MustParseAddr("198.18.0.1")
+	Own6 = netip.MustParseAddr("fdc0:c0c0:c0c0::1")
+)
+
 // maxLiterals bounds the addresses that rules of one session name.
 const maxLiterals = 4096
 

@@ -22,30 +22,32 @@ func chain() *nftables.Chain {
 	}
 }
 
-// rules redirect all TCP that does not go to loopback, so that a route can never lead past the proxy, however many
+// rules redirect all TCP that does not go to loopback or to lo's own address, so that a route can never lead past the proxy, however many
 // addresses have one.
 func rules(ipv6 bool) [][]expr.Any {
-	out := [][]expr.Any{redirectAllBut(unix.NFPROTO_IPV4, 16, netip.MustParsePrefix("127.0.0.0/8"))}
+	out := [][]expr.Any{redirectAllBut(unix.NFPROTO_IPV4, 16, netip.MustParsePrefix("127.0.0.0/8"), Own4)}
 	if ipv6 {
-		out = append(out, redirectAllBut(unix.NFPROTO_IPV6, 24, netip.MustParsePrefix("::1/128")))
+		out = append(out, redirectAllBut(unix.NFPROTO_IPV6, 24, netip.MustParsePrefix("::1/128"), Own6))
 	}
 	return out
 }
 
-// redirectAllBut is: meta nfproto FAMILY, meta l4proto tcp, (ip|ip6) daddr != OWN, redirect to :3129. offset is where the
-// destination stands in the header (RFC 791 section 3.1, RFC 8200 section 3).
-func redirectAllBut(family byte, offset uint32, own netip.Prefix) []expr.Any {
+// redirectAllBut is: meta nfproto FAMILY, meta l4proto tcp, (ip|ip6) daddr != LOOP, daddr != OWN, redirect to :3129.
+// offset is where the destination stands in the header (RFC 791 section 3.1, RFC 8200 section 3).
+func redirectAllBut(family byte, offset uint32, loop netip.Prefix, own netip.Addr) []expr.Any {
 	const register = 1
-	address := own.Masked().Addr().AsSlice()
-	size := uint32(len(address))
+	size := uint32(own.BitLen() / 8)
+	destination := &expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: size}
 	return []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: register},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: []byte{family}},
 		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: []byte{unix.IPPROTO_TCP}},
-		&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: size},
-		&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: size, Mask: maskOf(own), Xor: make([]byte, size)},
-		&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: address},
+		destination,
+		&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: size, Mask: maskOf(loop), Xor: make([]byte, size)},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: loop.Masked().Addr().AsSlice()},
+		destination,
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: own.AsSlice()},
 		&expr.Immediate{Register: register, Data: binary.BigEndian.AppendUint16(nil, TransparentPort)},
 		&expr.Redir{RegisterProtoMin: register, RegisterProtoMax: register, Flags: unix.NF_NAT_RANGE_PROTO_SPECIFIED},
 	}

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
-	"time"
 
 	"github.com/google/nftables"
 	"github.com/mdlayher/netlink"
@@ -21,7 +20,10 @@ func Verify(notes Notes) error {
 			return err
 		}
 	}
-	return verifyRoutes(notes.Routes)
+	if err := verifyAddresses(notes); err != nil {
+		return err
+	}
+	return verifyRoutes(notes)
 }
 
 func verifyRules(ipv6 bool) error {
@@ -61,18 +63,50 @@ func sameChain(a, b *nftables.Chain) bool {
 		a.Hooknum != nil && *a.Hooknum == *b.Hooknum && a.Priority != nil && *a.Priority == *b.Priority
 }
 
-func verifyRoutes(want []netip.Prefix) error {
+// verifyAddresses finds exactly loopback and what Install added.
+func verifyAddresses(notes Notes) error {
+	var want []netip.Addr
+	if notes.Mode == ModeNAT {
+		want = owned(notes.IPv6)
+	}
+	messages, err := list("list the addresses", unix.RTM_GETADDR, unix.SizeofIfAddrmsg)
+	if err != nil {
+		return err
+	}
+	var got []netip.Addr
+	for _, m := range messages {
+		a, err := parseAddress(m.Data)
+		if err != nil {
+			return &StepError{"list the addresses", err}
+		}
+		if !a.IsLoopback() && !slices.Contains(want, a) {
+			return fmt.Errorf("an address %s that nobody added", a)
+		}
+		got = append(got, a)
+	}
+	for _, a := range want {
+		if !slices.Contains(got, a) {
+			return fmt.Errorf("lo does not have the address %s", a)
+		}
+	}
+	return nil
+}
+
+// verifyRoutes does not ask for the routes to lo's own addresses: the kernel makes those of IPv6 a moment later
+// (addrconf_dad_work), and the range covers them.
+func verifyRoutes(notes Notes) error {
 	got, err := listRoutes()
 	if err != nil {
 		return err
 	}
+	want := notes.Routes
 	for _, p := range want {
 		if !slices.Contains(got, route{p, unix.RT_TABLE_LOCAL, unix.RTN_LOCAL, loopback}) {
 			return fmt.Errorf("no local route to %s", p)
 		}
 	}
 	for _, r := range got {
-		if !r.own() && !slices.Contains(want, r.to) {
+		if !r.own(notes) && !slices.Contains(want, r.to) {
 			return fmt.Errorf("a route to %s (type %d, table %d, interface %d) that nobody made", r.to, r.kind, r.table, r.out)
 		}
 	}
@@ -86,27 +120,31 @@ type route struct {
 	out   uint32 // interface
 }
 
-// own are the routes that the kernel makes by itself when lo comes up.
-func (r route) own() bool {
-	return r.out == loopback && (r.to.Addr().IsLoopback() || r.kind == unix.RTN_MULTICAST || r.to.Addr().IsMulticast())
+// own are the routes that the kernel makes by itself for lo and its addresses.
+func (r route) own(notes Notes) bool {
+	to := r.to.Addr()
+	return r.out == loopback && (to.IsLoopback() || r.kind == unix.RTN_MULTICAST || to.IsMulticast() ||
+		notes.Mode == ModeNAT && r.to.IsSingleIP() && slices.Contains(owned(notes.IPv6), to))
+}
+
+// list dumps what a request finds in all address families. size is that of the family's fixed header.
+func list(step string, request netlink.HeaderType, size int) ([]netlink.Message, error) {
+	c, err := dialRoutes()
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	messages, err := c.Execute(netlink.Message{Header: netlink.Header{Type: request, Flags: netlink.Request | netlink.Dump}, Data: make([]byte, size)})
+	if err != nil {
+		return nil, &StepError{step, err}
+	}
+	return messages, nil
 }
 
 func listRoutes() ([]route, error) {
-	c, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
+	messages, err := list("list the routes", unix.RTM_GETROUTE, unix.SizeofRtMsg)
 	if err != nil {
-		return nil, &StepError{"open NETLINK_ROUTE", err}
-	}
-	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
-		return nil, &StepError{"bound the wait for NETLINK_ROUTE", err}
-	}
-	// All families at once.
-	messages, err := c.Execute(netlink.Message{
-		Header: netlink.Header{Type: unix.RTM_GETROUTE, Flags: netlink.Request | netlink.Dump},
-		Data:   make([]byte, unix.SizeofRtMsg),
-	})
-	if err != nil {
-		return nil, &StepError{"list the routes", err}
+		return nil, err
 	}
 	var out []route
 	for _, m := range messages {
@@ -149,4 +187,23 @@ func parseRoute(data []byte) (route, error) {
 	}
 	r.to = netip.PrefixFrom(address, bits)
 	return r, d.Err()
+}
+
+func parseAddress(data []byte) (netip.Addr, error) {
+	if len(data) < unix.SizeofIfAddrmsg {
+		return netip.Addr{}, fmt.Errorf("an address in %d bytes", len(data))
+	}
+	d, err := netlink.NewAttributeDecoder(data[unix.SizeofIfAddrmsg:])
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	for d.Next() {
+		if d.Type() != unix.IFA_ADDRESS {
+			continue
+		}
+		if a, ok := netip.AddrFromSlice(d.Bytes()); ok {
+			return a, nil
+		}
+	}
+	return netip.Addr{}, errors.Join(d.Err(), errors.New("an entry without an IP address"))
 }

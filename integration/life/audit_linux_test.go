@@ -15,7 +15,7 @@ import (
 func TestRecordSurvivesKills(t *testing.T) {
 	for _, u := range testuser.All(t) {
 		t.Run(u.String(), func(t *testing.T) {
-			programs := testuser.Install(t, "../../bin/coworker", "../../bin/coworker-cell")
+			programs := testuser.Install(t, "../../bin/coworker", "../../bin/coworker-cell", "../../bin/coworker-proxy")
 			home := u.Dir(t)
 			work := filepath.Join(home, "work")
 			if err := os.Mkdir(work, 0o700); err != nil {

@@ -132,7 +132,7 @@ func TestReleaseHasNoSwitch(t *testing.T) {
 		}
 	}
 	release := "../../bin"
-	for _, name := range []string{"coworker", "coworker-cell"} {
+	for _, name := range []string{"coworker", "coworker-cell", "coworker-proxy"} {
 		data, err := os.ReadFile(filepath.Join(release, name))
 		if err != nil {
 			t.Fatalf("%v (make build comes first)", err)

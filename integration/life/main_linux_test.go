@@ -27,7 +27,7 @@ import (
 // again as the unprivileged user.
 const binVar = "COWORKER_LIFE_BIN"
 
-// bin holds coworker-cell, driver and life.test, walls/ the first two with the switch for walls.
+// bin holds coworker-cell, coworker-proxy, driver and life.test, walls/ the first three with the switch for walls.
 var bin string
 
 func TestMain(m *testing.M) {
@@ -55,11 +55,13 @@ func prepare(m *testing.M) (int, error) {
 		}
 		bin = dir
 	}
-	digest, err := digestOf(filepath.Join(bin, "coworker-cell"))
-	if err != nil {
+	var err error
+	if session.CellDigest, err = digestOf(filepath.Join(bin, "coworker-cell")); err != nil {
 		return 2, err
 	}
-	session.CellDigest = digest
+	if session.ProxyDigest, err = digestOf(filepath.Join(bin, "coworker-proxy")); err != nil {
+		return 2, err
+	}
 	return m.Run(), nil
 }
 
@@ -68,15 +70,18 @@ func build(dir string) error {
 		if err := os.MkdirAll(b.dir, 0o755); err != nil {
 			return err
 		}
-		cell := filepath.Join(b.dir, "coworker-cell")
-		if err := compile(cell, b.tags, "", "coworker/cmd/coworker-cell"); err != nil {
-			return err
+		set := ""
+		for name, digest := range map[string]string{"coworker-cell": "CellDigest", "coworker-proxy": "ProxyDigest"} {
+			helper := filepath.Join(b.dir, name)
+			if err := compile(helper, b.tags, "", "coworker/cmd/"+name); err != nil {
+				return err
+			}
+			sum, err := digestOf(helper)
+			if err != nil {
+				return err
+			}
+			set += " -X coworker/runtime/session." + digest + "=" + sum
 		}
-		digest, err := digestOf(cell)
-		if err != nil {
-			return err
-		}
-		set := "-X coworker/runtime/session.CellDigest=" + digest
 		if err := compile(filepath.Join(b.dir, "driver"), b.tags, set, "coworker/integration/life/driver"); err != nil {
 			return err
 		}

@@ -37,7 +37,8 @@ func TestMain(m *testing.M) {
 // buildProduct runs the script that releases are built with.
 func buildProduct(dir string) error {
 	cmd := exec.Command("bash", "../../scripts/build", dir)
-	cmd.Env = append(os.Environ(), "VERSION_VAR=coworker/cmd/coworker/cli.Version", "CELL_DIGEST_VAR=coworker/runtime/session.CellDigest")
+	cmd.Env = append(os.Environ(), "VERSION_VAR=coworker/cmd/coworker/cli.Version", "CELL_DIGEST_VAR=coworker/runtime/session.CellDigest",
+		"PROXY_DIGEST_VAR=coworker/runtime/session.ProxyDigest")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("scripts/build: %w: %s", err, lastWords(string(out)))
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -20,7 +19,7 @@ import (
 	"coworker/integration/house/testuser"
 )
 
-// built holds coworker, coworker-cell and attacker; every user can execute them.
+// built holds coworker, its helpers and attacker; every user can execute them.
 var built string
 
 func TestMain(m *testing.M) {
@@ -39,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// build compiles the programs as scripts/build does: coworker carries the digest of the cell.
+// build compiles the programs as scripts/build does: coworker carries the digests of its helpers.
 func build() (string, error) {
 	dir, err := os.MkdirTemp("", "coworker-walls-")
 	if err != nil {
@@ -53,15 +52,21 @@ func build() (string, error) {
 		}
 		return os.Chmod(filepath.Join(dir, name), 0o755)
 	}
-	if err := errors.Join(os.Chmod(dir, 0o755), compile("coworker-cell", "coworker/cmd/coworker-cell", ""), compile("attacker", "coworker/integration/walls/attacker", "")); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o755), compile("attacker", "coworker/integration/walls/attacker", "")); err != nil {
 		return dir, err
 	}
-	data, err := os.ReadFile(filepath.Join(dir, "coworker-cell"))
-	if err != nil {
-		return dir, err
+	flags := ""
+	for name, digest := range map[string]string{"coworker-cell": "CellDigest", "coworker-proxy": "ProxyDigest"} {
+		if err := compile(name, "coworker/cmd/"+name, ""); err != nil {
+			return dir, err
+		}
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return dir, err
+		}
+		flags += fmt.Sprintf(" -X coworker/runtime/session.%s=%x", digest, sha256.Sum256(data))
 	}
-	sum := sha256.Sum256(data)
-	return dir, compile("coworker", "coworker/cmd/coworker", "-X coworker/runtime/session.CellDigest="+hex.EncodeToString(sum[:]))
+	return dir, compile("coworker", "coworker/cmd/coworker", flags)
 }
 
 // eachUser runs a test as root and as the unprivileged user.

@@ -43,6 +43,12 @@ const (
 	FDNameTCP6
 )
 
+// How many sockets there are, without and with those of IPv6.
+const (
+	SocketsIPv4 = FDProxy6 - FDProxy4
+	Sockets     = FDNameTCP6 - FDProxy4 + 1
+)
+
 // Bounds of a line in each direction.
 const (
 	MaxConfig = 8 << 20
@@ -98,6 +104,8 @@ type HostRule struct {
 type CA struct {
 	Certificate []byte `json:"certificate"` // PEM
 	Key         []byte `json:"key"`         // PEM, PKCS #8
+	// Roots verify the real hosts, in PEM; empty: those of the system. The proxy may not be able to read the person's files.
+	Roots []byte `json:"roots,omitempty"`
 }
 
 // Limits bound what one session may hold open. Zero means the default.

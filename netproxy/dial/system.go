@@ -21,7 +21,12 @@ func System() *Dialer {
 		},
 		Own: ownAddresses,
 		Connect: func(ctx context.Context, to netip.AddrPort) (*net.TCPConn, error) {
-			return d.DialTCP(ctx, "tcp", netip.AddrPort{}, to)
+			// Not DialTCP: without a local address it binds one, which the process has given up the right to.
+			c, err := d.DialContext(ctx, "tcp", to.String())
+			if err != nil {
+				return nil, err
+			}
+			return c.(*net.TCPConn), nil
 		},
 	}
 }

@@ -168,7 +168,11 @@ func TestAnswers(t *testing.T) {
 				continue
 			}
 			checkShape(t, at, back, edns)
-			checkRecord(t, at, recs, c.protocol, c.rcode == dns.RcodeSuccess, c.reason)
+			want := flow.Record{Protocol: c.protocol, Verdict: flow.Deny, Reason: c.reason}
+			if c.rcode == dns.RcodeSuccess {
+				want.Verdict = flow.Allow
+			}
+			checkRecord(t, at, recs, want)
 		}
 	}
 }
@@ -196,21 +200,18 @@ func checkShape(t *testing.T, at string, m *dns.Msg, edns bool) {
 	}
 }
 
-func checkRecord(t *testing.T, at string, recs []flow.Record, protocol string, allowed bool, reason string) {
+// checkRecord wants one record, with a part of the reason, or none if there is no protocol.
+func checkRecord(t *testing.T, at string, got []flow.Record, want flow.Record) {
 	t.Helper()
-	if protocol == "" {
-		if len(recs) != 0 {
-			t.Errorf("%s: records %+v", at, recs)
+	if want.Protocol == "" {
+		if len(got) != 0 {
+			t.Errorf("%s: records %+v", at, got)
 		}
 		return
 	}
-	verdict := flow.Deny
-	if allowed {
-		verdict = flow.Allow
-	}
-	if len(recs) != 1 || recs[0].Protocol != protocol || recs[0].Verdict != verdict || !strings.Contains(recs[0].Reason, reason) || recs[0].Count != 1 || recs[0].Port != 0 ||
-		recs[0].Source != flow.DNS || recs[0].Begun != noon {
-		t.Errorf("%s: records %+v", at, recs)
+	if len(got) != 1 || got[0].Protocol != want.Protocol || got[0].Verdict != want.Verdict || !strings.Contains(got[0].Reason, want.Reason) || got[0].Count != 1 || got[0].Port != 0 ||
+		got[0].Source != flow.DNS || got[0].Begun != noon {
+		t.Errorf("%s: records %+v", at, got)
 	}
 }
 

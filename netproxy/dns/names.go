@@ -21,7 +21,7 @@ const (
 	// bytes for as long as the session lives, so this is 16 MiB; a browser's working day is a few thousand names.
 	MaxNames = 1 << 15
 
-	first = 2 // 198.18.0.0 and 198.18.0.1 look like a network and its router
+	first = 2 // 198.18.0.0 looks like a network, and 198.18.0.1 is the cell's own address (enforce/redirect)
 )
 
 // Names gives each name an address of its own per family, which stays its own until the session ends: a program may keep

@@ -1,7 +1,8 @@
 // Package flow holds what is told about one attempt to reach something through the proxy: what was asked for, what was
 // decided and why, where it went, how much passed.
 //
-// The netproxy packages make records; runtime/session and the commands turn them into rows, reports and lines for people.
+// The netproxy packages, runtime and the commands may import it: the proxy makes records, and those turn them into rows,
+// reports and lines for people.
 // It is values only. Nothing secret stands in a record: no query, no header, no body.
 package flow
 

@@ -24,6 +24,9 @@ type Rule struct {
 // String is the rule as it was written.
 func (r Rule) String() string { return r.text }
 
+// Literal is the address that the rule consists of, if it is no name.
+func (r Rule) Literal() (netip.Addr, bool) { return r.host.Addr() }
+
 // ParseAllow reads HOST[:PORT][=CIDR][+raw]. The port is 443 if none is written. HOST is a name, *.NAME (one or more
 // labels below NAME, never NAME itself and never an address), or an address, IPv6 in brackets. CIDR says in which network
 // the name lives, and is the only way to a private or other special-purpose network. +raw lifts the inspection of bytes.

@@ -31,7 +31,7 @@ func (d Decision) Apply(fields []request.Field) []request.Field {
 		out = append(out, request.Field{Name: "Accept-Encoding", Value: "identity"})
 	}
 	if !d.Value.IsZero() {
-		out = append(out, request.Field{Name: d.Header, Value: d.Value.text})
+		out = append(out, request.Field{Name: d.Header, Value: d.Value.reveal()})
 	}
 	return out
 }

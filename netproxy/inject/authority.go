@@ -120,7 +120,7 @@ func assemble(certificate *x509.Certificate, key *ecdsa.PrivateKey, random io.Re
 
 // CertificatePEM is what has to be trusted inside.
 func (a *Authority) CertificatePEM() []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw})
+	return encode("CERTIFICATE", a.certificate.Raw)
 }
 
 // Encode writes certificate and key for the control line. The key is a secret: whoever has it reads what programs inside
@@ -130,7 +130,7 @@ func (a *Authority) Encode() (control.CA, error) {
 	if err != nil {
 		return control.CA{}, errors.New("the key of the authority has no PKCS #8 form")
 	}
-	return control.CA{Certificate: a.CertificatePEM(), Key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})}, nil
+	return control.CA{Certificate: a.CertificatePEM(), Key: encode("PRIVATE KEY", der)}, nil
 }
 
 // String keeps the keys out of whatever prints an Authority.
@@ -245,6 +245,10 @@ func keyID(key *ecdsa.PrivateKey) ([]byte, error) {
 	}
 	sum := sha256.Sum256(point)
 	return sum[:20], nil
+}
+
+func encode(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
 func onlyBlock(text []byte, kind string) ([]byte, error) {

@@ -101,7 +101,7 @@ func parseRule(text control.HostRule) (origin, rule, error) {
 	case text.Port == 80:
 		return fail(errors.New("port 80 is clear text, which is neither opened nor given a credential"))
 	}
-	r := rule{secret: text.Secret, header: text.Header, value: Value{text.Value}}
+	r := rule{secret: text.Secret, header: text.Header, value: newValue(text.Value)}
 	if r.methods, err = parseMethods(text.Methods); err != nil {
 		return fail(err)
 	}
@@ -153,7 +153,7 @@ func (r *rule) checkCredential() error {
 	case slices.Contains(forbidden, name) || strings.HasPrefix(name, "sec-websocket-"):
 		return fmt.Errorf("the header %s carries no credential", name)
 	}
-	return checkValue(r.value.text)
+	return checkValue(r.value.reveal())
 }
 
 // checkValue never quotes what it judges.
@@ -204,7 +204,7 @@ func (h *hostRules) values() []string {
 	var out []string
 	for _, r := range h.rules {
 		if !r.value.IsZero() {
-			out = append(out, r.value.text)
+			out = append(out, r.value.reveal())
 		}
 	}
 	return out

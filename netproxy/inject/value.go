@@ -8,11 +8,26 @@ import (
 // redacted is what a Value looks like to everything but the request it is put into.
 const redacted = "[credential]"
 
-// Value is what a header field is set to. No way of printing it shows it; comparing two of them is all else it can do.
-type Value struct{ text string }
+// Value is what a header field is set to. No way of printing it shows it. The text is behind a pointer because fmt calls no
+// method of a field that is not exported, and prints what it finds there.
+type Value struct{ text *string }
+
+func newValue(text string) Value {
+	if text == "" {
+		return Value{}
+	}
+	return Value{&text}
+}
+
+func (v Value) reveal() string {
+	if v.text == nil {
+		return ""
+	}
+	return *v.text
+}
 
 // IsZero says that there is no value.
-func (v Value) IsZero() bool { return v.text == "" }
+func (v Value) IsZero() bool { return v.text == nil }
 
 // String, GoString, Format, LogValue, MarshalText and MarshalJSON keep the text out of errors, logs and records.
 func (v Value) String() string { return redacted }

@@ -12,6 +12,7 @@ type Config struct {
 	Level   Level   `toml:"level"`   // weakest level at which a session may start
 	Backend Backend `toml:"backend"` // which builder of walls to use
 	Exec    Exec    `toml:"exec"`
+	Net     Net     `toml:"net"`
 	Limits  Limits  `toml:"limits"`
 	Scan    Scan    `toml:"scan"`
 	Sweep   Sweep   `toml:"sweep"`
@@ -32,6 +33,18 @@ type Exec struct {
 	Env        []Name `toml:"env"`        // variables to pass, beside the built-in list
 	Toolchains []Path `toml:"toolchains"` // further tool folders, visible read-only
 }
+
+// Net says what sessions with a network may reach. Without --net or --allow a session has none, whatever stands here.
+type Net struct {
+	Allow          []Rule `toml:"allow"`           // rules of every session with a network, in the grammar of --allow
+	Deny           []Rule `toml:"deny"`            // never reached; a project file may add some
+	Upstream       string `toml:"upstream"`        // the company's proxy: "environment" (default), "none" or http://HOST:PORT
+	UpstreamSecret string `toml:"upstream_secret"` // name of the secret that holds USER:PASSWORD for it
+	Requests       []Rule `toml:"requests"`        // hosts whose TLS is opened: "GET,HEAD api.example.com/path"
+}
+
+// Rule is one rule about hosts. What it means is netproxy's to say; here it is one line of text.
+type Rule string
 
 // Limits bound what one session may use.
 type Limits struct {

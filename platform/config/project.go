@@ -15,6 +15,9 @@ type Project struct {
 	Exec  struct {
 		Hide []Path `toml:"hide"` // relative to the project
 	} `toml:"exec"`
+	Net struct {
+		Deny []Rule `toml:"deny"`
+	} `toml:"net"`
 	Limits Limits `toml:"limits"`
 
 	Source string `toml:"-"`
@@ -50,7 +53,7 @@ func explainProject(err error, data []byte) error {
 		return err
 	}
 	return &Error{File: e.File, Line: e.Line, Column: e.Column, Key: e.Key, Reason: fmt.Sprintf(
-		"%q is for the settings of a person: a project file can only tighten (level, exec.hide, limits)", e.Key)}
+		"%q is for the settings of a person: a project file can only tighten (level, exec.hide, net.deny, limits)", e.Key)}
 }
 
 // Tighten applies a project file to the settings of a person. root is the absolute path of the project. What
@@ -70,6 +73,7 @@ func Tighten(c Config, p Project, root string) (Config, error) {
 	for _, h := range p.Exec.Hide {
 		c.Exec.Hide = append(c.Exec.Hide, Path(path.Join(root, string(h))))
 	}
+	c.Net.Deny = append(slices.Clone(c.Net.Deny), p.Net.Deny...)
 	err := errors.Join(
 		lower(p, "processes", &c.Limits.Processes, &c.Ceiling.Processes, p.Limits.Processes),
 		lower(p, "memory", &c.Limits.Memory, &c.Ceiling.Memory, p.Limits.Memory),

@@ -254,3 +254,11 @@ func ValidName(s string) bool {
 	}
 	return s != "" && len(s) <= 256
 }
+
+func (r Rule) check() error {
+	s := string(r)
+	if s == "" || len(s) > 1024 || strings.IndexFunc(s, func(c rune) bool { return c < ' ' || c > '~' }) >= 0 {
+		return fmt.Errorf("rule %.60q is not one line of 1 to 1024 printable ASCII characters", s)
+	}
+	return nil
+}

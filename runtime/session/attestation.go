@@ -32,6 +32,7 @@ type Attestation struct {
 	Rights     []string                           `json:"landlock_rights,omitempty"`
 	Kernel     string                             `json:"kernel"`
 	Cell       string                             `json:"cell_sha256"`
+	Proxy      string                             `json:"proxy_sha256,omitempty"` // of a session with a network
 	SpecDigest string                             `json:"spec_sha256"`
 	Notes      []string                           `json:"notes,omitempty"`
 }
@@ -51,6 +52,10 @@ func plain(probes []enforce.Probe, t probe.Targets) []enforce.Probe {
 	add(t.AbstractSocket, "ABSTRACT")
 	add(t.EnvName, "VARIABLE")
 	add(t.Secret, "SECRET")
+	if t.Egress != nil {
+		add(t.Egress.AllowedName, "NAME")
+		add(t.Egress.Token, "TOKEN")
+	}
 	add(t.Scratch, "SCRATCH")
 	add(path.Dir(t.Scratch), "SCRATCH")
 	replace := strings.NewReplacer(names...)

@@ -4,17 +4,20 @@ import (
 	"context"
 
 	"coworker/enforce"
+	"coworker/netproxy/flow"
 )
 
 // Event is something that belongs in the record. The caller of the session turns it into a row.
 type Event struct {
-	Stage    string // "start", "exec", "sweep", "window", "limit", "end"
+	Stage    string // "start", "rules", "exec", "flow", "sweep", "window", "limit", "end"
 	Status   string // "ok", "refused", "failed", "held", …
 	Reason   string
+	Rule     string   // the rule that decided
 	Args     []string // the command line, or the paths concerned
 	Resource string   // path, limit or wall concerned
 	CallID   string
-	Result   string // digest or summary of the outcome
+	Result   string       // digest or summary of the outcome
+	Flow     *flow.Record // of the stage "flow"
 	Level    enforce.Level
 	Walls    map[enforce.Wall]enforce.WallState
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"coworker/enforce"
+	"coworker/netproxy/flow"
 	"coworker/platform/gitobject"
 	"coworker/runtime/treescan"
 )
@@ -121,6 +122,12 @@ func (s *Session) Watching() []string {
 	if s.cell.MountInfo != nil {
 		w = append(w, "mounts")
 	}
+	if s.egress != nil {
+		w = append(w, string(flow.Proxy), string(flow.DNS))
+		if s.cell.Egress.Transparent {
+			w = append(w, string(flow.Transparent))
+		}
+	}
 	return w
 }
 
@@ -138,6 +145,14 @@ func (s *Session) Denials() []Denial {
 		out = append(out, Denial{Wall: enforce.Res, What: hit.Error(), Needed: hit.Needed, Source: "limit"})
 	}
 	return out
+}
+
+// Refusals lists what the proxy refused so far, each once.
+func (s *Session) Refusals() []Denial {
+	if s.egress == nil {
+		return nil
+	}
+	return s.egress.ledger.denials()
 }
 
 // Shared tells about files of package stores that are hard-linked into the trees.

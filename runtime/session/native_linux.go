@@ -15,6 +15,7 @@ import (
 
 	"coworker/enforce"
 	"coworker/enforce/native"
+	"coworker/netproxy/control"
 	"coworker/runtime/wire"
 )
 
@@ -125,14 +126,47 @@ func (k *keeperLink) launch(ctx context.Context, l enforce.Launch) (*enforce.Cel
 		return nil, err
 	}
 	var prepared wire.KeeperPrepared
-	askErr := k.ask(wire.TypeKeeperSetup, wire.KeeperSetup{Spec: spec}, wire.TypeKeeperPrepared, &prepared)
+	sockets, askErr := k.askFiles(wire.TypeKeeperSetup, wire.KeeperSetup{Spec: spec}, wire.TypeKeeperPrepared, &prepared)
 	joinErr := <-joined
 	if askErr != nil {
 		return nil, askErr // a keeper that is gone cannot be moved either
 	}
-	if joinErr != nil {
-		return nil, joinErr
+	egress, err := egressOf(spec, prepared, sockets)
+	if err = errors.Join(joinErr, err); err != nil {
+		egress.Close()
+		return nil, err
 	}
+	cell, err := k.startCell(l, prepared.Notes)
+	if err != nil {
+		egress.Close()
+		return nil, err
+	}
+	cell.Egress = egress
+	return cell, nil
+}
+
+// egressOf checks that the keeper made what the Spec asks for.
+func egressOf(spec enforce.Spec, prepared wire.KeeperPrepared, sockets []*os.File) (*enforce.Egress, error) {
+	e := &enforce.Egress{Sockets: sockets}
+	want := 0
+	if p := prepared.Egress; p != nil {
+		e.IPv6, e.Transparent = p.IPv6, p.Transparent
+		want = control.SocketsIPv4
+		if p.IPv6 {
+			want = control.Sockets
+		}
+	}
+	if len(sockets) != want || spec.Net.Egress() != (prepared.Egress != nil) {
+		return e, fmt.Errorf("%w: the keeper sent %d sockets for the network mode %q", wire.ErrProtocol, len(sockets), spec.Net)
+	}
+	if prepared.Egress == nil {
+		return nil, nil
+	}
+	return e, nil
+}
+
+// startCell has the keeper fork the cell.
+func (k *keeperLink) startCell(l enforce.Launch, notes []string) (*enforce.Cell, error) {
 	// Opened after the pivot: the kernel notes the root of the process at open time, and shows
 	// mount points relative to it.
 	// Not with os.Open: the Go runtime would add the file to its own epoll set, and each look of
@@ -158,7 +192,7 @@ func (k *keeperLink) launch(ctx context.Context, l enforce.Launch) (*enforce.Cel
 	return &enforce.Cell{
 		Settled:   func() error { return <-left },
 		Pid:       startedMsg.Pid,
-		Notes:     prepared.Notes,
+		Notes:     notes,
 		MountInfo: mountInfo,
 		Cover:     k.cover,
 		Kill:      k.kill,
@@ -215,6 +249,32 @@ func describeEnd(e wire.CellEnded) string {
 
 // ask sends one request and waits for its answer.
 func (k *keeperLink) ask(request wire.Type, body any, want wire.Type, v any, files ...*os.File) error {
+	frame, err := k.exchange(request, body, want, files...)
+	if err != nil {
+		return err
+	}
+	defer frame.Close()
+	if len(frame.Files) != 0 {
+		return fmt.Errorf("%w: keeper answered %s with %d descriptors", wire.ErrProtocol, frame.Type, len(frame.Files))
+	}
+	return frame.Decode(v)
+}
+
+// askFiles is ask for an answer with descriptors, which the caller owns then.
+func (k *keeperLink) askFiles(request wire.Type, body any, want wire.Type, v any) ([]*os.File, error) {
+	frame, err := k.exchange(request, body, want)
+	if err != nil {
+		return nil, err
+	}
+	if err := frame.Decode(v); err != nil {
+		frame.Close()
+		return nil, err
+	}
+	return frame.Files, nil
+}
+
+// exchange sends one request and gives the answer, if it is the wanted one. The caller closes it.
+func (k *keeperLink) exchange(request wire.Type, body any, want wire.Type, files ...*os.File) (*wire.Frame, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	stuck := time.AfterFunc(keeperLimit, func() {
@@ -226,7 +286,7 @@ func (k *keeperLink) ask(request wire.Type, body any, want wire.Type, v any, fil
 	k.waiting = answer
 	k.stateMu.Unlock()
 	if err := k.conn.Send(request, body, files...); err != nil {
-		return fmt.Errorf("keeper takes no %s: %w (%s)", request, err, k.howEnded())
+		return nil, fmt.Errorf("keeper takes no %s: %w (%s)", request, err, k.howEnded())
 	}
 	var frame *wire.Frame
 	select {
@@ -235,21 +295,21 @@ func (k *keeperLink) ask(request wire.Type, body any, want wire.Type, v any, fil
 		select {
 		case frame = <-answer: // it came just before the end
 		default:
-			return fmt.Errorf("keeper gave no answer to %s: %s", request, k.howEnded())
+			return nil, fmt.Errorf("keeper gave no answer to %s: %s", request, k.howEnded())
 		}
+	}
+	if frame.Type == want {
+		return frame, nil
 	}
 	defer frame.Close()
 	if frame.Type == wire.TypeFailed {
 		failed := &wire.Failed{}
 		if err := frame.Decode(failed); err != nil {
-			return err
+			return nil, err
 		}
-		return failed
+		return nil, failed
 	}
-	if frame.Type != want || len(frame.Files) != 0 {
-		return fmt.Errorf("%w: keeper answered %s to %s", wire.ErrProtocol, frame.Type, request)
-	}
-	return frame.Decode(v)
+	return nil, fmt.Errorf("%w: keeper answered %s to %s", wire.ErrProtocol, frame.Type, request)
 }
 
 func (k *keeperLink) cover(tree, rel string, kind enforce.CoverKind) error {

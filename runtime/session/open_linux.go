@@ -43,6 +43,8 @@ type Options struct {
 	Disk         int64
 	DiskInterval time.Duration
 	Shown        []string // absolute paths that a person named although they look secret
+	// Egress belongs to a Spec with a network; nil otherwise.
+	Egress *Egress
 }
 
 // Session is a cell with proved walls. Its methods may be called from several goroutines.
@@ -54,6 +56,9 @@ type Session struct {
 	link        *cellLink
 	group       *cgroup.Group
 	guard       *guard
+	egress      *egress
+	input       sync.Mutex // of the caller's standard input, see WhilePaused
+	terminals   terminals
 	disk        *diskWatch
 	attestation Attestation
 	attestID    string
@@ -189,6 +194,8 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 		return err
 	}
 	s.undo(s.group.Remove)
+	s.egress = s.newEgress()
+	s.undo(s.egress.close)
 	// In the group before the cell opens its first socket: a socket keeps the group of its birth.
 	launch := enforce.Launch{
 		Identity: spec.Identity, Fault: spec.Fault, Complete: func() (enforce.Spec, error) { return s.complete(ctx, scratch) },
@@ -200,6 +207,9 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 		return err
 	}
 	s.undo(s.killCell)
+	if err := s.egress.start(s.cell.Egress); err != nil {
+		return err
+	}
 	if s.attestation.SpecDigest == "" {
 		return fmt.Errorf("bug: backend %s started a cell without the whole spec", s.options.Backend.Name())
 	}
@@ -248,6 +258,7 @@ func (s *Session) prove(ctx context.Context, c *canaries) (*wire.Proved, error) 
 	if enforcetest.Off(s.options.Spec, enforce.Env) {
 		s.options.Spec.Env = append(slices.Clone(s.options.Spec.Env), os.Environ()...)
 	}
+	c.targets.Egress = s.egress.targets(s.cell.Egress)
 	ctx, cancel := context.WithTimeout(ctx, proveLimit)
 	defer cancel()
 	begin := wire.Begin{Backend: s.options.Backend.Name(), Spec: s.options.Spec, Targets: c.targets}
@@ -288,7 +299,7 @@ func (s *Session) admit(ctx context.Context, proved *wire.Proved, probes []enfor
 	s.attestation = Attestation{
 		Version: 1, Backend: s.options.Backend.Name(), Level: verdict.Level, Walls: verdict.Walls, Missing: verdict.Missing,
 		Probes: probes, Limits: limits, Landlock: proved.LandlockABI, Rights: proved.Rights,
-		Kernel: kernelRelease(), Cell: CellDigest, SpecDigest: s.attestation.SpecDigest, Notes: s.cell.Notes,
+		Kernel: kernelRelease(), Cell: CellDigest, Proxy: s.proxyDigest(), SpecDigest: s.attestation.SpecDigest, Notes: s.cell.Notes,
 	}
 	document, err := json.Marshal(s.attestation)
 	if err != nil {
@@ -307,6 +318,9 @@ func (s *Session) admit(ctx context.Context, proved *wire.Proved, probes []enfor
 	defer cancel()
 	var ready wire.Empty
 	if err := s.link.request(waiting, wire.TypeCommit, wire.Empty{}, wire.TypeReady, &ready); err != nil {
+		return err
+	}
+	if err := s.egress.settle(); err != nil {
 		return err
 	}
 	if err := s.guard.startWatch(); err != nil {
@@ -350,6 +364,7 @@ func (s *Session) tearDown() error {
 	if err := s.move(Closing); err != nil {
 		return err
 	}
+	s.egress.stopAsking()
 	var errs []error
 	for _, undo := range slices.Backward(s.cleanUp) {
 		errs = append(errs, undo())
@@ -399,6 +414,7 @@ func (s *Session) fail(err error) {
 		s.failure = err
 	}
 	s.failMu.Unlock()
+	s.egress.stopAsking()
 	s.link.fail(err)
 	s.endCell()
 }

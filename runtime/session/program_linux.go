@@ -17,13 +17,21 @@ import (
 // Makefile sets it at link time. Without it no cell is started.
 var CellDigest string
 
+// ProxyDigest is the same for coworker-proxy.
+var ProxyDigest string
+
 // maxProgram bounds how much is read as a cell binary.
 const maxProgram = 64 << 20
 
 // OpenProgram finds the cell's binary beside this executable, checks its digest and returns a
 // sealed copy: what was checked is what runs, also if the file is replaced meanwhile. (The
 // pattern is runc's answer to CVE-2019-5736.) The caller closes it.
-func OpenProgram() (*os.File, error) {
+func OpenProgram() (*os.File, error) { return openHelper("coworker-cell", CellDigest) }
+
+// OpenProxy does the same for coworker-proxy.
+func OpenProxy() (*os.File, error) { return openHelper("coworker-proxy", ProxyDigest) }
+
+func openHelper(name, digest string) (*os.File, error) {
 	self, err := os.Executable()
 	if errors.Is(err, fs.ErrNotExist) { // the link /proc/self/exe
 		return nil, &RefusedError{Cause: errors.New("/proc is not mounted"), Remedy: "as root: mount -t proc proc /proc"}
@@ -34,21 +42,21 @@ func OpenProgram() (*os.File, error) {
 	if self, err = filepath.EvalSymlinks(self); err != nil {
 		return nil, fmt.Errorf("find this executable: %w", err)
 	}
-	return openProgram(filepath.Join(filepath.Dir(self), "coworker-cell"), CellDigest)
+	return openProgram(filepath.Join(filepath.Dir(self), name), digest)
 }
 
 func openProgram(path, digest string) (*os.File, error) {
 	if digest == "" {
-		return nil, &ProgramError{Path: path, Reason: "this build carries no digest of coworker-cell"}
+		return nil, &ProgramError{Path: path, Reason: "this build carries no digest of " + filepath.Base(path)}
 	}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, &ProgramError{Path: path, Reason: err.Error()}
 	}
 	defer file.Close()
-	fd, err := unix.MemfdCreate("coworker-cell", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_EXEC)
+	fd, err := unix.MemfdCreate(filepath.Base(path), unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_EXEC)
 	if errors.Is(err, unix.EINVAL) { // MFD_EXEC is new in Linux 6.3
-		fd, err = unix.MemfdCreate("coworker-cell", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+		fd, err = unix.MemfdCreate(filepath.Base(path), unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	}
 	if errors.Is(err, unix.EACCES) { // vm.memfd_noexec=2 forbids programs in memory
 		return verifiedFile(path, digest)
@@ -56,7 +64,7 @@ func openProgram(path, digest string) (*os.File, error) {
 	if err != nil {
 		return nil, &ProgramError{Path: path, Reason: "memfd_create: " + err.Error()}
 	}
-	mem := os.NewFile(uintptr(fd), "coworker-cell")
+	mem := os.NewFile(uintptr(fd), filepath.Base(path))
 	if err := sealedCopy(mem, file, digest); err != nil {
 		mem.Close()
 		return nil, &ProgramError{Path: path, Reason: err.Error()}

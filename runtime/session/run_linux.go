@@ -82,12 +82,15 @@ func (s *Session) send(id uint64, c Command) (*streams, error) {
 	if c.Terminal != nil {
 		msg.TTY = true
 		msg.Rows, msg.Cols = c.Terminal.size()
-		return newTerminalStreams(c.Terminal), s.link.send(wire.TypeExec, msg)
+		st := newTerminalStreams(c.Terminal)
+		st.hold = &s.input
+		return st, s.link.send(wire.TypeExec, msg)
 	}
 	st, inside, err := newPipeStreams(c, s.options.Spec.Identity)
 	if err != nil {
 		return nil, err
 	}
+	st.hold = &s.input
 	err = s.link.send(wire.TypeExec, msg, inside...)
 	for _, f := range inside {
 		f.Close()
@@ -125,6 +128,7 @@ func (s *Session) await(ctx context.Context, id uint64, running *call, st *strea
 				s.fail(err) // the command runs, and nobody could talk to it
 				return Result{}, err
 			}
+			defer s.terminals.enter(c.Terminal)()
 		}
 	case <-s.link.ended:
 		return Result{}, s.lost()

@@ -21,7 +21,8 @@ type streams struct {
 	copies   []func() // each runs in a goroutine of its own until its pipe ends
 	stop     *os.File // closing it ends the copy from the caller's stdin
 	wake     *os.File
-	toChild  *os.File // written to by copyIn, which closes it
+	toChild  *os.File    // written to by copyIn, which closes it
+	hold     *sync.Mutex // held while somebody else reads the caller's input; nil: nobody does
 	outputs  []*os.File
 	in       sync.WaitGroup
 	out      sync.WaitGroup
@@ -102,7 +103,7 @@ func (st *streams) copyIn(from, to *os.File) {
 		if !waitReadable(from, st.wake) {
 			return
 		}
-		n, err := from.Read(buf)
+		n, err := st.readIn(from, buf)
 		if n > 0 {
 			if _, writeErr := to.Write(buf[:n]); writeErr != nil {
 				return // the command closed its input or ended
@@ -112,6 +113,19 @@ func (st *streams) copyIn(from, to *os.File) {
 			return
 		}
 	}
+}
+
+// readIn reads what is there, unless a question to the person has taken it meanwhile.
+func (st *streams) readIn(from *os.File, buf []byte) (int, error) {
+	if st.hold != nil {
+		st.hold.Lock()
+		defer st.hold.Unlock()
+		fds := []unix.PollFd{{Fd: int32(from.Fd()), Events: unix.POLLIN}}
+		if n, err := unix.Poll(fds, 0); err == nil && n == 0 {
+			return 0, nil
+		}
+	}
+	return from.Read(buf)
 }
 
 // waitReadable reports whether from has data or ended, false when wake ended first.

@@ -19,6 +19,7 @@ type Terminal struct {
 	Out io.Writer // where the command's output goes
 
 	master *os.File
+	mu     sync.Mutex // of old, and of the terminal's mode
 	old    *term.State
 	resize chan os.Signal
 	done   sync.WaitGroup
@@ -44,7 +45,9 @@ func (t *Terminal) begin(master *os.File) error {
 	if err != nil {
 		return fmt.Errorf("raw mode on the terminal: %w", err)
 	}
+	t.mu.Lock()
 	t.old = old
+	t.mu.Unlock()
 	t.resize = make(chan os.Signal, 1)
 	signal.Notify(t.resize, unix.SIGWINCH)
 	t.done.Go(func() {
@@ -76,10 +79,30 @@ func (t *Terminal) restore() {
 		t.done.Wait()
 		t.resize = nil
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.old != nil {
 		term.Restore(int(t.In.Fd()), t.old)
 		t.old = nil
 	}
+}
+
+// lineMode runs f with the caller's terminal as the person knows it: lines, echo, signals.
+func (t *Terminal) lineMode(f func()) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.old == nil {
+		f()
+		return nil
+	}
+	if err := term.Restore(int(t.In.Fd()), t.old); err != nil {
+		return fmt.Errorf("line mode on the terminal: %w", err)
+	}
+	f()
+	if _, err := term.MakeRaw(int(t.In.Fd())); err != nil {
+		return fmt.Errorf("raw mode on the terminal: %w", err)
+	}
+	return nil
 }
 
 func (t *Terminal) filter() io.Writer { return NewClipboardFilter(t.Out) }

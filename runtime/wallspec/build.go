@@ -30,6 +30,9 @@ type Request struct {
 	Debug   bool
 
 	Memory, Pids, CPU, Timeout string // "" is not given
+
+	Net    Net
+	Egress *Egress // from ParseNet; nil is a session without a network
 }
 
 // Plan is the answer.
@@ -79,13 +82,12 @@ func Build(req Request, host Host) (Plan, error) {
 	}
 	for _, step := range []func() error{
 		b.level, b.workspace, b.identity, b.checkWorkspace, b.trust, b.collect, b.arrange,
-		b.chooseHome, b.toolchains, b.caches, b.environment, b.homeFiles, b.etc, b.limits,
+		b.chooseHome, b.toolchains, b.caches, b.environment, b.homeFiles, b.etc, b.net, b.limits,
 	} {
 		if err := step(); err != nil {
 			return Plan{}, err
 		}
 	}
-	b.plan.Spec.Net = enforce.NetNone
 	b.plan.Spec.Debug = req.Debug
 	// Reports list these even where there are none.
 	b.plan.Summary.DroppedEnv = append([]string{}, b.plan.Summary.DroppedEnv...)

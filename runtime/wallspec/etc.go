@@ -59,7 +59,7 @@ func (b *builder) etc() error {
 		{"nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\nprotocols: files\nservices: files\nrpc: files\n"},
 		{"passwd", passwd},
 		{"profile", "# Nothing is set here: see ~/.profile\n"},
-		{"resolv.conf", "# No name server: this session has no network.\n"},
+		{"resolv.conf", b.resolvConf()},
 	} {
 		b.plan.Spec.Etc = append(b.plan.Spec.Etc, enforce.File{Path: f.name, Data: []byte(f.text), Mode: 0o644})
 	}

@@ -152,12 +152,13 @@ func (b *builder) gitFile() []byte {
 			b.note("commits and tags made inside are not signed: keys and agents stay outside")
 		}
 	}
-	fmt.Fprintf(&out, "[safe]\n\tdirectory = %s\n", gitQuote(b.plan.Spec.Workspace))
+	fmt.Fprintf(&out, "[safe]\n\tdirectory = %s\n", GitQuote(b.plan.Spec.Workspace))
+	out.Write(b.req.Net.GitConfig)
 	return out.Bytes()
 }
 
-// gitQuote writes a value as git-config(1) defines it.
-func gitQuote(s string) string {
+// GitQuote writes a value as git-config(1) defines it.
+func GitQuote(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`).Replace(s) + `"`
 }
 

@@ -22,6 +22,7 @@ type Profile struct {
 	Hide      []config.Path `toml:"hide"`       // as --hide
 	Env       []string      `toml:"env"`        // as --env; $HOME is the private home
 	EnvSecret []string      `toml:"env_secret"` // as --env-secret
+	Allow     []config.Rule `toml:"allow"`      // as --allow: where the tool's own service is
 }
 
 //go:embed profiles/*.toml

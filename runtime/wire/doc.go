@@ -13,7 +13,7 @@
 //
 //	supervisor            keeper
 //	KeeperSetup      →             the plan
-//	                 ←    KeeperPrepared | Failed
+//	                 ←    KeeperPrepared (descriptors: sockets for the proxy) | Failed
 //	KeeperStart      →             descriptors: the cell's end of its wire
 //	                 ←    KeeperStarted | Failed
 //	Repin            →             (any number of times)

@@ -17,7 +17,7 @@ import (
 // kernel bounds to 2 MiB or a quarter of the stack limit (execve(2)); base64 in JSON adds a third.
 const (
 	MaxBody  = 8 << 20
-	MaxFiles = 4
+	MaxFiles = 8
 
 	headerSize = 8 // length uint32, type uint16, files uint16, all little endian
 )

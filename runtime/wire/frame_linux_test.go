@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -238,8 +239,8 @@ func TestSendRefusesWhatReceiveWould(t *testing.T) {
 	if err := a.Send(TypeFailed, Failed{Reason: strings.Repeat("x", MaxBody)}); err == nil {
 		t.Error("a body beyond the bound was sent")
 	}
-	if err := a.Send(TypeReady, Empty{}, null, null, null, null, null); err == nil {
-		t.Error("five descriptors were sent")
+	if err := a.Send(TypeReady, Empty{}, slices.Repeat([]*os.File{null}, MaxFiles+1)...); err == nil {
+		t.Error("more descriptors were sent than fit")
 	}
 	if err := a.Send(TypeReady, func() {}); err == nil {
 		t.Error("a function was sent")
@@ -270,7 +271,7 @@ func TestReceiveRefusesAndClosesDescriptors(t *testing.T) {
 		want  error
 	}{
 		{"control", frame(2, TypeReady, 0, "{}"), 0, nil},
-		{"control with descriptors", frame(2, TypeReady, 4, "{}"), 4, nil},
+		{"control with descriptors", frame(2, TypeReady, MaxFiles, "{}"), MaxFiles, nil},
 		{"nothing", nil, 0, io.EOF},
 		{"header cut short", frame(2, TypeReady, 2, "")[:5], 2, ErrProtocol},
 		{"body missing", frame(2, TypeReady, 2, ""), 2, ErrProtocol},
@@ -282,7 +283,7 @@ func TestReceiveRefusesAndClosesDescriptors(t *testing.T) {
 		{"more descriptors than announced", frame(2, TypeReady, 1, "{}"), 2, ErrProtocol},
 		{"unannounced descriptor", frame(2, TypeReady, 0, "{}"), 1, ErrProtocol},
 		{"announced and not sent", frame(2, TypeReady, 65535, "{}"), 0, ErrProtocol},
-		{"more than fit", frame(2, TypeReady, 5, "{}"), 5, ErrProtocol},
+		{"more than fit", frame(2, TypeReady, MaxFiles+1, "{}"), MaxFiles + 1, ErrProtocol},
 		{"many more than fit", frame(2, TypeReady, 200, "{}"), 200, ErrProtocol},
 	}
 	for _, tt := range tests {

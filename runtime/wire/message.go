@@ -104,6 +104,14 @@ type KeeperSetup struct {
 // KeeperPrepared tells that the root stands.
 type KeeperPrepared struct {
 	Notes []string `json:"notes"` // what could not be shared, for the report
+	// Egress tells about the sockets that come as descriptors; nil if the Spec asks for no network.
+	Egress *KeeperEgress `json:"egress,omitempty"`
+}
+
+// KeeperEgress describes the sockets for the proxy, in the order of enforce/redirect.Listen.
+type KeeperEgress struct {
+	IPv6        bool `json:"ipv6"`
+	Transparent bool `json:"transparent"`
 }
 
 // KeeperStarted tells the host pid of the cell.

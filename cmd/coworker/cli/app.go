@@ -23,7 +23,7 @@ type Streams struct {
 // Run carries out one command line. The error says how it ended; Report turns it into words and an exit code.
 func Run(ctx context.Context, args []string, s Streams) error {
 	app := newApp(newEnvironment(s))
-	return app.RunContext(ctx, args)
+	return app.RunContext(ctx, nameLast(args))
 }
 
 func newApp(e *environment) *cli.App {
@@ -39,8 +39,8 @@ func newApp(e *environment) *cli.App {
 			"   coworker exec -w -- go test ./...  the same, and it may write the folder\n" +
 			"   coworker demo                      watch an attack on real walls",
 		Commands: []*cli.Command{
-			execCommand(e), sandboxCommand(e), auditCommand(e), heldCommand(e), cacheCommand(e),
-			proxyCommand(e), demoCommand(e), demoAgentCommand(e), versionCommand(e), completionCommand(e),
+			execCommand(e), sandboxCommand(e), auditCommand(e), heldCommand(e), cacheCommand(e), secretsCommand(e),
+			netCommand(e), proxyCommand(e), demoCommand(e), demoAgentCommand(e), versionCommand(e), completionCommand(e),
 		},
 		HideVersion:               true,
 		HideHelpCommand:           true,
@@ -88,6 +88,11 @@ func usageProblem(c *cli.Context, err error, _ bool) error {
 			hint = fmt.Sprintf("did you mean %s? %s", dashed(near), hint)
 		}
 	}
+	if strings.HasPrefix(text, "invalid boolean value ") {
+		text = text[strings.LastIndex(text, " -")+1:] // the value may be a secret that was typed in the wrong place
+		name, _, _ := strings.Cut(strings.TrimLeft(text, "-"), ":")
+		text = fmt.Sprintf("%s takes no value", dashed(name))
+	}
 	return &usageError{text: text, hint: hint}
 }
 
@@ -119,7 +124,7 @@ func flagNames(c *cli.Context) []string {
 // of it at once.
 var later = []string{
 	"run", "policy", "proxy", "trust", "sessions", "inbox", "jobs", "memory", "skills", "personas", "connectors", "mcp",
-	"secrets", "models", "net", "serve", "changes", "doctor",
+	"models", "serve", "changes", "doctor",
 }
 
 func noCommand(c *cli.Context) error {

@@ -38,10 +38,10 @@ func TestUnbuiltFlagsAreRefused(t *testing.T) {
 			t.Errorf("--%s: exit code %d, %q", name, code, text)
 		}
 	}
-	if want := []string{"allow", "ask", "staged", "apply", "learn", "socket"}; !slices.Equal(names, want) {
+	if want := []string{"staged", "apply", "learn", "socket"}; !slices.Equal(names, want) {
 		t.Errorf("refused flags %v, want %v", names, want)
 	}
-	for _, mode := range []string{"allowlist", "open", "host", ""} {
+	for _, mode := range []string{"host", ""} {
 		if _, _, code := call(t, "exec", "--net", mode, "--", "true"); code != exitConfiguration {
 			t.Errorf("--net %q: exit code %d", mode, code)
 		}

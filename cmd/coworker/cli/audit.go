@@ -28,7 +28,7 @@ func auditCommand(e *environment) *cli.Command {
 				Name: "list", Usage: "list rows, newest first",
 				Flags: []cli.Flag{
 					asJSON, &cli.IntFlag{Name: "limit", Usage: "at most `N` rows", Value: 30},
-					&cli.StringFlag{Name: "session", Usage: "rows of this session `ID`"}, &cli.StringFlag{Name: "stage", Usage: "rows of this `STAGE`: start, exec, sweep, window, limit"},
+					&cli.StringFlag{Name: "session", Usage: "rows of this session `ID`"}, &cli.StringFlag{Name: "stage", Usage: "rows of this `STAGE`: start, rules, exec, flow, ask, sweep, window, limit"},
 					&cli.StringFlag{Name: "status", Usage: "rows with this `STATUS`: ok, refused, failed, held, …"},
 					&cli.DurationFlag{Name: "since", Usage: "rows of the last `TIME` (2h)"}, &cli.BoolFlag{Name: "oldest", Usage: "oldest first"},
 				},

@@ -51,7 +51,7 @@ func runDemo(ctx context.Context, e *environment) (err error) {
 	if err != nil {
 		return err
 	}
-	if d.planned, err = e.decide(execFlags{workspace: sc.project, write: true, read: []string{sc.program}}, host); err != nil {
+	if d.planned, err = e.decide(ctx, execFlags{workspace: sc.project, write: true, read: []string{sc.program}}, host); err != nil {
 		return err
 	}
 	defer d.planned.close()

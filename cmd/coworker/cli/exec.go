@@ -10,7 +10,9 @@ import (
 // execFlags is what a person asked for with exec.
 type execFlags struct {
 	workspace, profile, user, level, report string
-	write, readOnly, debug, tty             bool
+	write, readOnly, debug, tty, ask        bool
+	net                                     string
+	allow                                   []string
 	read, writePaths, hide                  []string
 	env, envSecret, publish                 []string
 	memory, pids, cpu, timeout              string
@@ -22,9 +24,11 @@ func execCommand(e *environment) *cli.Command {
 		Name:      "exec",
 		Usage:     "run a command behind proved walls",
 		ArgsUsage: "-- CMD [ARGUMENTS]",
-		Description: "Inside there is the workspace (the current folder), the system read-only, a private home and /tmp, no network,\n" +
-			"no secret. What a command adds that other programs would execute (git hooks, editor tasks, …) is held back.\n\n" +
+		Description: "Inside there is the workspace (the current folder), the system read-only, a private home and /tmp, no secret,\n" +
+			"and no network but for the hosts that --allow names. What a command adds that other programs would execute\n" +
+			"(git hooks, editor tasks, …) is held back.\n\n" +
 			"examples: coworker exec -w -- npm test\n" +
+			"          coworker exec -w --allow registries --allow github.com -- npm ci\n" +
 			"          coworker exec -w --tty -- bash\n" +
 			"          coworker exec --read ../shared --env-secret NPM_TOKEN --timeout 10m -- make\n\n" + exitCodesOfExec,
 		Flags:  append(execFlagTable(), unbuiltFlags()...),
@@ -53,7 +57,9 @@ func execFlagTable() []cli.Flag {
 		&cli.BoolFlag{Name: "tty", Usage: "give the command a terminal"},
 		&cli.BoolFlag{Name: "debug", Usage: "allow debuggers inside (recorded)"},
 		&cli.BoolFlag{Name: "live", Usage: "work in the real folder (the default)"},
-		&cli.StringFlag{Name: "net", Usage: "none is all this build offers", Value: "none", DefaultText: "none"},
+		&cli.StringSliceFlag{Name: "allow", Usage: "a `RULE` about what it may reach: HOST[:PORT][=CIDR][+raw], *.HOST, or registries"},
+		&cli.StringFlag{Name: "net", Usage: "the network `MODE`: none (default), allowlist (what --allow names), open (all public hosts)"},
+		&cli.BoolFlag{Name: "ask", Usage: "ask on the terminal about a host that no rule allows"},
 		&cli.StringFlag{Name: "report", Usage: "write what happened to this `FILE`, as JSON"},
 	}
 }
@@ -61,8 +67,6 @@ func execFlagTable() []cli.Flag {
 // unbuiltFlags are in the contract and refused by this build. They are not in the help.
 func unbuiltFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringSliceFlag{Name: "allow", Hidden: true},
-		&cli.BoolFlag{Name: "ask", Hidden: true},
 		&cli.BoolFlag{Name: "staged", Hidden: true},
 		&cli.StringFlag{Name: "apply", Hidden: true},
 		&cli.BoolFlag{Name: "learn", Hidden: true},
@@ -77,20 +81,14 @@ func refuseUnbuilt(c *cli.Context) error {
 			return notBuilt("--" + name)
 		}
 	}
-	switch net := c.String("net"); net {
-	case "none":
-		return nil
-	case "allowlist", "open":
-		return notBuilt("--net " + net)
-	default:
-		return &usageError{text: "--net: want none, allowlist or open, got \"" + visible(net) + "\"", hint: "leave it out: none is the default"}
-	}
+	return nil
 }
 
 func parseExec(c *cli.Context) (execFlags, error) {
 	f := execFlags{
 		workspace: c.String("workspace"), profile: c.String("profile"), user: c.String("user"), level: c.String("level"), report: c.String("report"),
 		write: c.Bool("w"), readOnly: c.Bool("ro"), debug: c.Bool("debug"), tty: c.Bool("tty"),
+		ask: c.Bool("ask"), net: c.String("net"), allow: c.StringSlice("allow"),
 		read: c.StringSlice("read"), writePaths: c.StringSlice("write"), hide: c.StringSlice("hide"),
 		env: c.StringSlice("env"), envSecret: c.StringSlice("env-secret"), publish: c.StringSlice("publish"),
 		memory: c.String("memory"), pids: c.String("pids"), cpu: c.String("cpu"), timeout: c.String("timeout"),

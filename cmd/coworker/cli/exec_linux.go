@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -22,7 +23,7 @@ func execute(ctx context.Context, e *environment, f execFlags, r *report) error 
 	if err != nil {
 		return err
 	}
-	p, err := e.decide(f, host)
+	p, err := e.decide(ctx, f, host)
 	if err != nil {
 		return err
 	}
@@ -51,18 +52,27 @@ func execute(ctx context.Context, e *environment, f execFlags, r *report) error 
 type execution struct {
 	*environment
 	*planned
-	flags   execFlags
-	report  *report
-	record  *recorder
-	stop    *interrupts
-	ports   []port
-	session *session.Session
+	flags  execFlags
+	report *report
+	record *recorder
+	stop   *interrupts
+	ports  []port
+	tty    *os.File // of the person, with --ask
 
 	mu      sync.Mutex
+	session *session.Session // written once, before the command starts
 	notices []session.Notice
 }
 
 func (x *execution) run() error {
+	if x.flags.ask {
+		tty, err := openTerminal()
+		if err != nil {
+			return err
+		}
+		defer tty.Close()
+		x.tty, x.egress.Ask = tty, x.ask
+	}
 	s, err := x.open(x.stop.ctx, x.planned, x.record, x.notify)
 	if err != nil {
 		x.report.refused(err)
@@ -71,7 +81,9 @@ func (x *execution) run() error {
 		}
 		return err
 	}
+	x.mu.Lock()
 	x.session = s
+	x.mu.Unlock()
 	x.record.name(s.ID())
 	attestation, id := s.Attestation()
 	x.report.proved(attestation)
@@ -83,6 +95,7 @@ func (x *execution) run() error {
 	streams := x.streams()
 	result, err := x.command(streams)
 	err = errors.Join(err, s.Close())
+	x.network()
 	for _, item := range s.Held() {
 		x.report.Held = append(x.report.Held, heldReport{ID: item.ID, Path: jsonText(item.Workspace + "/" + item.Rel), Reason: item.Reason})
 	}
@@ -143,7 +156,7 @@ func shown(w io.Writer) io.Writer {
 
 // command records the command, then runs it.
 func (x *execution) command(o *outputs) (session.Result, error) {
-	if err := x.event("started", "", ""); err != nil {
+	if err := errors.Join(x.recordRules(), x.event("started", "", "")); err != nil {
 		return session.Result{}, err
 	}
 	closePorts, err := x.publish()
@@ -240,9 +253,10 @@ func (x *execution) summarise(result session.Result, o *outputs, outcome error) 
 	for _, n := range x.notices {
 		x.note("note", n.Text, n.Hint)
 	}
+	x.summariseNet()
 	for _, d := range x.report.Denials {
-		if !strings.HasPrefix(d.Needed, "--") || d.Needed == "--timeout" {
-			continue // that is the error itself
+		if !strings.HasPrefix(d.Needed, "--") || d.Needed == "--timeout" || d.Wall == enforce.NetEgress {
+			continue // that is the error itself, or was told already
 		}
 		x.note("denied", fmt.Sprintf("%s: %s", d.Wall, d.What), d.Needed+" raises it")
 	}

@@ -12,6 +12,7 @@ import (
 	"coworker/platform/audit"
 	"coworker/platform/config"
 	"coworker/platform/paths"
+	"coworker/platform/secret/store"
 	"coworker/platform/sqlite"
 	"coworker/runtime/session"
 	"coworker/runtime/wallspec"
@@ -22,6 +23,7 @@ const (
 	exitFailure       = 1 // a check said no: verify found a change, an item is not there
 	exitWalls         = 120
 	exitDenied        = 121
+	exitNobodyToAsk   = 122
 	exitConfiguration = 123
 	exitTimeout       = 124
 	exitInternal      = 125
@@ -77,6 +79,12 @@ type deniedError struct{ text, hint string }
 func (e *deniedError) Error() string { return e.text }
 func (e *deniedError) Hint() string  { return e.hint }
 
+// approvalError is a decision that only a person could make, with nobody there.
+type approvalError struct{ text, hint string }
+
+func (e *approvalError) Error() string { return e.text }
+func (e *approvalError) Hint() string  { return e.hint }
+
 // wallsError is a session that was not started, for a reason that session has no type for.
 type wallsError struct {
 	err  error
@@ -108,6 +116,9 @@ func ExitCode(err error) int {
 		settings *config.Error
 		refused  *session.RefusedError
 		walls    *wallsError
+		approval *approvalError
+		egress   *session.EgressError
+		secrets  *store.Error
 	)
 	switch {
 	case err == nil:
@@ -122,12 +133,14 @@ func ExitCode(err error) int {
 		return exitTimeout
 	case errors.As(err, &limit):
 		return exitKilled
-	case errors.As(err, &refused), errors.As(err, &walls):
+	case errors.As(err, &refused), errors.As(err, &walls), errors.As(err, &egress):
 		return exitWalls
+	case errors.As(err, &approval):
+		return exitNobodyToAsk
 	case errors.As(err, &denied):
 		return exitDenied
 	case errors.As(err, &usage), errors.As(err, &request), errors.As(err, &settings), errors.As(err, &scan),
-		errors.Is(err, config.ErrUnsafe), errors.Is(err, paths.ErrUnsafe):
+		errors.As(err, &secrets), errors.Is(err, config.ErrUnsafe), errors.Is(err, paths.ErrUnsafe):
 		return exitConfiguration
 	case errors.As(err, &failed), errors.Is(err, audit.ErrTampered), errors.Is(err, audit.ErrNoRow), errors.Is(err, audit.ErrProof):
 		return exitFailure

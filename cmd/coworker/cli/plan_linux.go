@@ -29,9 +29,16 @@ type planned struct {
 	redactor *redact.Redactor
 	once     bool // the session runs one command at most
 	binary   *program
+	egress   *session.Egress // nil: no network
+	proxy    *program
 }
 
-func (p *planned) close() { p.binary.close() }
+func (p *planned) close() {
+	p.binary.close()
+	if p.proxy != nil {
+		p.proxy.close()
+	}
+}
 
 // localHost gathers the facts about this machine, with the tables of names that wallspec leaves to its caller.
 func localHost() (wallspec.Host, error) {
@@ -48,11 +55,11 @@ func localHost() (wallspec.Host, error) {
 }
 
 // decide settles what a session shows, from flags, settings and the project's file. The caller closes it.
-func (e *environment) decide(f execFlags, host wallspec.Host) (_ *planned, err error) {
-	binary := loadProgram()
+func (e *environment) decide(ctx context.Context, f execFlags, host wallspec.Host) (_ *planned, err error) {
+	p := &planned{binary: loadProgram(), host: host}
 	defer func() {
 		if err != nil {
-			binary.close()
+			p.close()
 		}
 	}()
 	settings, err := config.Load(host.ConfigFile)
@@ -71,12 +78,21 @@ func (e *environment) decide(f execFlags, host wallspec.Host) (_ *planned, err e
 		if req.Profile, err = wallspec.FindProfile(f.profile, host.Dirs.Config, config.Read); err != nil {
 			return nil, err
 		}
+		if f.net != string(enforce.NetNone) {
+			f.allow = slices.Concat(f.allow, ruleTexts(req.Profile.Allow))
+		}
 	}
-	plan, err := wallspec.Build(req, host)
+	p.settings = settings
+	secrets := secretsOf(append(slices.Clone(host.Environ), f.env...), f.envSecret)
+	net, err := e.decideNet(ctx, f, p, &req)
 	if err != nil {
 		return nil, err
 	}
-	return &planned{binary: binary, host: host, settings: settings, plan: plan, redactor: redact.New(secretsOf(append(slices.Clone(host.Environ), f.env...), f.envSecret)...)}, nil
+	p.redactor = redact.New(append(secrets, net...)...)
+	if p.plan, err = wallspec.Build(req, host); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // tightenByProject applies .coworker/config.toml of the workspace. The folder is a stranger's, so no link in it is
@@ -139,6 +155,14 @@ func (e *environment) open(ctx context.Context, p *planned, rec session.Recorder
 	if err != nil {
 		return nil, err
 	}
+	if p.egress != nil {
+		if p.egress.Program, err = p.proxy.open(); err != nil {
+			return nil, err
+		}
+		if backend.Name() != enforce.Native {
+			return nil, &wallsError{err: fmt.Errorf("the backend %s has no way to give a session a network", backend.Name()), hint: "leave --allow, --net and --ask out, or use the backend native: coworker sandbox status"}
+		}
+	}
 	if err := p.host.Dirs.Make(); err != nil {
 		return nil, err
 	}
@@ -148,7 +172,7 @@ func (e *environment) open(ctx context.Context, p *planned, rec session.Recorder
 	}
 	s, err := session.Open(ctx, session.Options{
 		Spec: p.plan.Spec, Backend: backend, Program: file, StateDir: p.host.Dirs.State, MinLevel: p.plan.Level,
-		Recorder: rec, Notify: notify, Now: e.now, Lifted: p.plan.Lifted, Shown: p.plan.Shown, Exclude: exclude, OneCommand: p.once,
+		Egress: p.egress, Recorder: rec, Notify: notify, Now: e.now, Lifted: p.plan.Lifted, Shown: p.plan.Shown, Exclude: exclude, OneCommand: p.once,
 		Scan: treescan.Config{MaxEntries: int(p.settings.Scan.Entries), MaxDepth: int(p.settings.Scan.Depth)},
 	})
 	var limit *session.LimitError

@@ -8,16 +8,19 @@ import (
 	"coworker/runtime/session"
 )
 
-// program is the cell's binary, read and checked while everything else is decided.
+// program is a helper's binary, read and checked while everything else is decided.
 type program struct {
 	work sync.WaitGroup
 	file *os.File
 	err  error
 }
 
-func loadProgram() *program {
+func loadProgram() *program { return load(session.OpenProgram) }
+
+// load reads a helper of this build in the background.
+func load(open func() (*os.File, error)) *program {
 	p := &program{}
-	p.work.Go(func() { p.file, p.err = session.OpenProgram() })
+	p.work.Go(func() { p.file, p.err = open() })
 	return p
 }
 
@@ -28,7 +31,7 @@ func (p *program) open() (*os.File, error) {
 		return nil, p.err
 	}
 	if p.err != nil {
-		return nil, &wallsError{err: p.err, hint: "build both binaries together with make build, and keep coworker-cell beside coworker"}
+		return nil, &wallsError{err: p.err, hint: "build all binaries together with make build, and keep coworker-cell and coworker-proxy beside coworker"}
 	}
 	return p.file, nil
 }

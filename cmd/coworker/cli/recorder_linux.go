@@ -144,8 +144,15 @@ func (r *recorder) row(attestation string, ev session.Event) audit.Row {
 	} else {
 		row.Preview = ev.Result
 	}
+	row.Rule = ev.Rule
+	if ev.Stage == "ask" && ev.Status == "allow" {
+		row.Approver = row.Actor
+	}
 	if len(ev.Args) > 0 {
 		row.Args = r.redact.Args(ev.Args)
+	}
+	if ev.Flow != nil {
+		row.Args, row.VerdictSource = flowArgs(*ev.Flow), "rule"
 	}
 	if ev.Stage == "exec" {
 		row.ActionDigest = actionDigest(ev.Args, row.Workspace)

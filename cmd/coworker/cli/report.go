@@ -18,7 +18,7 @@ type report struct {
 	Attestation    string                             `json:"attestation"`
 	Denials        []session.Denial                   `json:"denials"`
 	Watching       []string                           `json:"watching"`
-	Egress         []struct{}                         `json:"egress"` // this build lets nothing out
+	Egress         []egressReport                     `json:"egress"`
 	DroppedEnv     []string                           `json:"dropped_env"`
 	TrackedSecrets []string                           `json:"tracked_secrets"`
 	NamedSecrets   int                                `json:"named_secrets"`
@@ -38,7 +38,7 @@ type heldReport struct {
 func newReport() *report {
 	return &report{
 		Level: enforce.Direct.String(), Walls: map[enforce.Wall]enforce.WallState{}, Denials: []session.Denial{}, Watching: []string{},
-		Egress: []struct{}{}, DroppedEnv: []string{}, TrackedSecrets: []string{}, Held: []heldReport{},
+		Egress: []egressReport{}, DroppedEnv: []string{}, TrackedSecrets: []string{}, Held: []heldReport{},
 	}
 }
 
@@ -62,4 +62,12 @@ func joinReport(err, reportErr error) error {
 		return reportErr
 	}
 	return errors.Join(err, reportErr)
+}
+
+// note tells the person something on the way.
+func (e *environment) note(prefix, text, hint string) {
+	fmt.Fprintf(e.err, "%s: %s\n", prefix, indented(text))
+	if hint != "" {
+		fmt.Fprintf(e.err, "hint: %s\n", indented(hint))
+	}
 }

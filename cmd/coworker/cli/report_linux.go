@@ -53,11 +53,3 @@ func jsonTexts(list []string) []string {
 	}
 	return out
 }
-
-// note tells the person something on the way.
-func (e *environment) note(prefix, text, hint string) {
-	fmt.Fprintf(e.err, "%s: %s\n", prefix, indented(text))
-	if hint != "" {
-		fmt.Fprintf(e.err, "hint: %s\n", indented(hint))
-	}
-}

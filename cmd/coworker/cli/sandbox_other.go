@@ -6,6 +6,6 @@ import "context"
 
 func sandboxSetup(context.Context, *environment, bool) error  { return errNoBackend }
 func sandboxStatus(context.Context, *environment, bool) error { return errNoBackend }
-func sandboxVerify(context.Context, *environment, bool, string, string) error {
+func sandboxVerify(context.Context, *environment, bool, execFlags) error {
 	return errNoBackend
 }

@@ -55,7 +55,7 @@ func sandboxSetup(ctx context.Context, e *environment, asJSON bool) error {
 	}
 	wanted = max(wanted, enforce.Partial)
 	done := e.progress("proving the walls")
-	r.Proof, err = e.verify(ctx, host, wanted, "")
+	r.Proof, err = e.verify(ctx, host, execFlags{level: wanted.String()})
 	done()
 	r.Ready = err == nil
 	if !r.Ready {

@@ -16,17 +16,17 @@ import (
 )
 
 // sandboxVerify proves the walls on demand.
-func sandboxVerify(ctx context.Context, e *environment, asJSON bool, levelName, workspace string) error {
-	wanted, err := enforce.ParseLevel(levelName)
+func sandboxVerify(ctx context.Context, e *environment, asJSON bool, f execFlags) error {
+	wanted, err := enforce.ParseLevel(f.level)
 	if err != nil || wanted == enforce.Direct {
-		return &usageError{text: fmt.Sprintf("--level %q: want partial, enforced or hardened", levelName), hint: "enforced is the default"}
+		return &usageError{text: fmt.Sprintf("--level %q: want partial, enforced or hardened", f.level), hint: "enforced is the default"}
 	}
 	host, err := localHost()
 	if err != nil {
 		return err
 	}
 	done := e.progress("proving the walls")
-	v, err := e.verify(ctx, host, wanted, workspace)
+	v, err := e.verify(ctx, host, f)
 	done()
 	if v == nil && asJSON && ExitCode(err) == exitWalls {
 		v = &verification{Walls: map[enforce.Wall]enforce.WallState{}, Probes: []probeResult{}, Kernel: kernelRelease(), Versions: versions("", 0), Error: err.Error()}
@@ -45,8 +45,9 @@ func sandboxVerify(ctx context.Context, e *environment, asJSON bool, levelName, 
 }
 
 // verify opens a session, attacks it and ends it. An answer that came with a refusal is given too.
-func (e *environment) verify(ctx context.Context, host wallspec.Host, wanted enforce.Level, workspace string) (_ *verification, err error) {
-	f := execFlags{level: wanted.String(), write: true, workspace: workspace}
+func (e *environment) verify(ctx context.Context, host wallspec.Host, f execFlags) (_ *verification, err error) {
+	f.write = true
+	workspace := f.workspace
 	if workspace == "" {
 		dir, err := os.MkdirTemp("", "coworker-verify-")
 		if err != nil {
@@ -55,7 +56,7 @@ func (e *environment) verify(ctx context.Context, host wallspec.Host, wanted enf
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 		f.workspace = dir
 	}
-	p, err := e.decide(f, host)
+	p, err := e.decide(ctx, f, host)
 	if err != nil {
 		return nil, err
 	}

@@ -8,12 +8,12 @@ import (
 )
 
 // javaPassword is the one that every Java installation has for its own trust store. It protects nothing: what it opens is
-// public. Without one, Java before 18 reads no certificate from the store (JDK-8231107).
+// public; without a password many versions of Java read no certificate from a store.
 const javaPassword = "changeit"
 
 // JavaTrustStore gives the certificates of a bundle as a PKCS #12 store (RFC 7292) for javax.net.ssl.trustStore, and its
-// password. The algorithms are those that Java itself writes since 8u301, 11.0.12 and 16 (JDK-8153005); older ones do not
-// read the store. random salts it.
+// password. The algorithms are those that Java itself writes since 16 (JDK-8153005) and reads since 12, and in the updates
+// 8u301 and 11.0.12; older ones do not read the store. random salts it.
 func JavaTrustStore(bundle []byte, random io.Reader) (store []byte, password string, err error) {
 	list, _ := certificates(bundle)
 	switch {

@@ -84,7 +84,16 @@ func build(conn *wire.Conn) (*native.Root, error) {
 	if err != nil {
 		return nil, report(conn, err)
 	}
-	return root, conn.Send(wire.TypeKeeperPrepared, wire.KeeperPrepared{Notes: root.Notes})
+	prepared := wire.KeeperPrepared{Notes: root.Notes}
+	sockets, err := egress(setup.Spec, &prepared)
+	if err != nil {
+		return nil, report(conn, err)
+	}
+	err = conn.Send(wire.TypeKeeperPrepared, prepared, sockets...)
+	for _, f := range sockets { // from here on only the proxy has them
+		f.Close()
+	}
+	return root, err
 }
 
 func start(conn *wire.Conn, root *native.Root, program int) (<-chan native.Ended, error) {

@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"coworker/netproxy/control"
+	"coworker/netproxy/flow"
+	"coworker/platform/config"
+	"coworker/platform/redact"
+	"coworker/platform/secret"
+	"coworker/runtime/session"
+	"coworker/runtime/upstream"
+	"coworker/runtime/wallspec"
+)
+
+// askLimit is how long a connection waits for the person.
+const askLimit = time.Minute
+
+// decideNet settles what a session may reach: into the request for the Spec, and into what goes to the proxy. It returns
+// the values that must not reach the record.
+func (e *environment) decideNet(ctx context.Context, f execFlags, p *planned, req *wallspec.Request) ([]redact.Secret, error) {
+	req.Net = wallspec.Net{Mode: f.net, Allow: f.allow, Ask: f.ask}
+	var err error
+	if req.Net.Allow, err = e.expandGroups(ctx, p, f); err != nil {
+		return nil, err
+	}
+	req.Egress, err = wallspec.ParseNet(req.Net, ruleTexts(p.settings.Net.Allow), ruleTexts(p.settings.Net.Deny))
+	if err != nil || req.Egress == nil {
+		return nil, err
+	}
+	p.proxy = load(session.OpenProxy)
+	config := control.Config{Allow: req.Egress.Allow, Deny: req.Egress.Deny, Open: req.Egress.Open}
+	if f.ask {
+		config.Ask = askLimit
+	}
+	secrets, err := e.secrets()
+	if err != nil {
+		return nil, err
+	}
+	if config.Upstream, err = companyProxy(p, secrets); err != nil {
+		return nil, err
+	}
+	if config.Hosts, err = hostRules(p, secrets, req.Egress.Rules); err != nil {
+		return nil, err
+	}
+	if config.CA, req.Net.Files, req.Net.Environ, err = e.trustInside(p, len(config.Hosts) > 0); err != nil {
+		return nil, fmt.Errorf("make the session's certificates: %w", err)
+	}
+	req.Net.GitConfig = gitSettings(secrets, req.Egress.Rules)
+	p.egress = &session.Egress{Config: config, Environ: proxyEnviron(p.host)}
+	return append(secret.Redactions(secrets), upstreamSecret(config.Upstream)...), nil
+}
+
+// companyProxy is the proxy between this machine and the rest, from the settings or the environment.
+func companyProxy(p *planned, secrets []secret.Entry) (*control.Upstream, error) {
+	proxy, err := namedUpstream(p)
+	name := p.settings.Net.UpstreamSecret
+	if err != nil || proxy == nil || name == "" {
+		return proxy, err
+	}
+	i := slices.IndexFunc(secrets, func(e secret.Entry) bool { return e.Name == name })
+	if i < 0 {
+		return nil, &usageError{text: fmt.Sprintf("net.upstream_secret in %s: there is no secret %q", p.settings.Source, name), hint: fmt.Sprintf("coworker secrets set %s --unbound", name)}
+	}
+	user, password, ok := strings.Cut(secrets[i].Value.Reveal(), ":")
+	if !ok {
+		return nil, &usageError{text: fmt.Sprintf("net.upstream_secret in %s: the secret %q is not USER:PASSWORD", p.settings.Source, name), hint: fmt.Sprintf("coworker secrets set %s --unbound --replace", name)}
+	}
+	proxy.User, proxy.Password = user, password
+	return proxy, nil
+}
+
+func namedUpstream(p *planned) (*control.Upstream, error) {
+	switch setting := p.settings.Net.Upstream; setting {
+	case "none":
+		return nil, nil
+	case "", "environment":
+		proxy, source, err := upstream.FromEnvironment(p.host.Environ)
+		if err != nil {
+			return nil, &usageError{text: fmt.Sprintf("%s: %v", source, err), hint: `upstream = "none" below [net] in the settings ignores it`}
+		}
+		return proxy, nil
+	default:
+		proxy, err := upstream.Parse(setting)
+		if err != nil {
+			return nil, &usageError{text: fmt.Sprintf("net.upstream in %s: %v", p.settings.Source, err), hint: `the form is "http://proxy.example:3128"`}
+		}
+		return proxy, nil
+	}
+}
+
+func upstreamSecret(u *control.Upstream) []redact.Secret {
+	if u == nil || u.Password == "" {
+		return nil
+	}
+	return []redact.Secret{{Name: "upstream", Value: u.Password}}
+}
+
+func ruleTexts(rules []config.Rule) []string {
+	out := make([]string, len(rules))
+	for i, r := range rules {
+		out[i] = string(r)
+	}
+	return out
+}
+
+// proxyEnviron are the variables by which the person's programs, and so the proxy, find the certificates of the host.
+func proxyEnviron(host wallspec.Host) []string {
+	var out []string
+	for _, entry := range host.Environ {
+		if name, _, _ := strings.Cut(entry, "="); slices.Contains([]string{"SSL_CERT_FILE", "SSL_CERT_DIR"}, name) {
+			out = append(out, entry)
+		}
+	}
+	return out
+}
+
+// summariseNet tells what was refused, each with the smallest flag that would allow it.
+func (x *execution) summariseNet() {
+	const most = 10
+	n := 0
+	for _, d := range x.report.Denials {
+		if d.Source != "proxy" && d.Source != "dns" && d.Source != "transparent" {
+			continue
+		}
+		if n++; n <= most {
+			hint := ""
+			if d.Needed != "" {
+				hint = d.Needed + " allows it"
+			}
+			x.note("denied", fmt.Sprintf("%s: %s", d.Wall, d.What), hint)
+		}
+	}
+	for _, r := range x.report.Egress {
+		if r.Verdict == flow.Allow && r.Broken != "" && r.BytesIn == 0 {
+			x.note("note", fmt.Sprintf("%s was allowed and not reached: %s", visible(hostPort(r.Host, r.Port)), visible(r.Broken)), "")
+		}
+	}
+	if n > most {
+		x.note("denied", fmt.Sprintf("and %d more", n-most), "coworker net log shows all of them")
+	}
+}
+
+// network takes over what left the session, and what was refused, once the proxy has said its last.
+func (x *execution) network() {
+	x.report.Egress = egressReports(x.session.Egress())
+	x.report.Denials = append(x.report.Denials, x.session.Refusals()...)
+}
+
+// recordRules puts on record what the session may reach, groups taken apart.
+func (x *execution) recordRules() error {
+	if x.egress == nil {
+		return nil
+	}
+	c := x.egress.Config
+	rules := slices.Clone(c.Allow)
+	for _, r := range c.Deny {
+		rules = append(rules, "deny "+r)
+	}
+	for _, h := range c.Hosts {
+		if h.Secret != "" {
+			rules = append(rules, fmt.Sprintf("credential %s for %s%s", h.Secret, hostPort(h.Host, h.Port), h.Path))
+		}
+	}
+	a, id := x.session.Attestation()
+	return x.record.Record(context.WithoutCancel(x.stop.ctx), id, session.Event{
+		Stage: "rules", Status: string(x.plan.Spec.Net), Args: rules, Level: a.Level, Walls: a.Walls,
+	})
+}

@@ -1,0 +1,210 @@
+package cli
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"coworker/platform/audit"
+)
+
+func netCommand(e *environment) *cli.Command {
+	asJSON := &cli.BoolFlag{Name: "json", Usage: "JSON on stdout"}
+	return &cli.Command{
+		Name:        "net",
+		Usage:       "show what sessions reached and were refused",
+		Description: "Every connection that a session's proxy saw is a row of the record, allowed or refused, with bytes and duration.",
+		Subcommands: []*cli.Command{
+			{
+				Name: "log", Usage: "list connections, newest first",
+				Flags: []cli.Flag{
+					asJSON, &cli.IntFlag{Name: "limit", Usage: "at most `N` rows", Value: 30},
+					&cli.StringFlag{Name: "session", Usage: "of this session `ID`"}, &cli.BoolFlag{Name: "denied", Usage: "only what was refused"},
+					&cli.DurationFlag{Name: "since", Usage: "of the last `TIME` (2h)"},
+				},
+				Description: "example: coworker net log --denied --since 1h\nexit codes: 0; 125 the record cannot be read",
+				Action:      noArgs(func(c *cli.Context) error { return netLog(c, e) }),
+			},
+			{
+				Name: "top", Usage: "sum connections by host, most bytes first",
+				Flags: []cli.Flag{
+					asJSON, &cli.IntFlag{Name: "limit", Usage: "at most `N` hosts", Value: 20},
+					&cli.StringFlag{Name: "session", Usage: "of this session `ID`"}, &cli.DurationFlag{Name: "since", Usage: "of the last `TIME`", Value: 24 * time.Hour},
+				},
+				Description: "example: coworker net top --since 168h\nexit codes: 0; 125 the record cannot be read",
+				Action:      noArgs(func(c *cli.Context) error { return netTop(c, e) }),
+			},
+		},
+	}
+}
+
+// flowRow is a row of the record about one connection.
+type flowRow struct {
+	Row       int64     `json:"row"`
+	Time      time.Time `json:"time"`
+	Session   string    `json:"session"`
+	Host      string    `json:"host"` // with the port
+	Verdict   string    `json:"verdict"`
+	Rule      string    `json:"rule,omitempty"`
+	Reason    string    `json:"reason"`
+	Level     string    `json:"level"`
+	Source    string    `json:"source"`
+	Protocol  string    `json:"protocol"`
+	Addr      string    `json:"addr,omitempty"`
+	Needed    string    `json:"needed,omitempty"`
+	Method    string    `json:"method,omitempty"`
+	Path      string    `json:"path,omitempty"`
+	Status    int       `json:"status,omitempty"`
+	Used      string    `json:"used_secret,omitempty"`
+	Broken    string    `json:"broken,omitempty"`
+	BytesIn   int64     `json:"bytes_in"`
+	BytesOut  int64     `json:"bytes_out"`
+	Millis    int64     `json:"duration_ms"`
+	Count     int64     `json:"count"`
+	Inspected bool      `json:"inspected"`
+}
+
+func flowOf(row audit.Row) flowRow {
+	out := flowRow{}
+	if raw, ok := row.Args.(json.RawMessage); ok {
+		if err := json.Unmarshal(raw, &out); err != nil {
+			out = flowRow{Broken: "the row's details cannot be read: " + err.Error()}
+		}
+	}
+	out.Row, out.Time, out.Session, out.Host, out.Verdict = row.Seq, row.Time.UTC(), row.Session, row.Resource, row.Status
+	out.Rule, out.Reason, out.Level, out.Count = row.Rule, row.Reason, row.Level, max(out.Count, 1)
+	return out
+}
+
+// flows reads rows about connections.
+func flows(c *cli.Context, e *environment, limit int) ([]flowRow, error) {
+	if limit < 1 {
+		return nil, &usageError{text: "--limit: want at least 1"}
+	}
+	filter := audit.Filter{Session: c.String("session"), Stage: "flow", Limit: limit}
+	if c.Bool("denied") {
+		filter.Status = "deny"
+	}
+	if since := c.Duration("since"); since > 0 {
+		filter.Since = e.now().Add(-since)
+	}
+	out := []flowRow{}
+	err := withLog(c.Context, e, func(log *audit.Log) error {
+		rows, err := log.List(c.Context, filter)
+		for _, row := range rows {
+			out = append(out, flowOf(row))
+		}
+		return err
+	})
+	return out, err
+}
+
+func netLog(c *cli.Context, e *environment) error {
+	rows, err := flows(c, e, c.Int("limit"))
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		return e.printJSON(rows)
+	}
+	s := styleFor(e.out, e.getenv)
+	t := table{paint: func(row, column int, cell string) string {
+		switch {
+		case row == 0:
+			return s.faint(cell)
+		case column == 2 && cell != "allow":
+			return s.bad(cell)
+		}
+		return cell
+	}}
+	t.add("ROW", "TIME", "VERDICT", "HOST", "IN", "OUT", "VIA", "WHY")
+	for _, r := range rows {
+		t.add(strconv.FormatInt(r.Row, 10), r.Time.Local().Format(time.DateTime), visible(r.Verdict), clip(visible(r.Host), 48),
+			byteCount(r.BytesIn), byteCount(r.BytesOut), visible(r.Source), clip(visible(why(r)), 80))
+	}
+	t.write(e.out)
+	return nil
+}
+
+func why(r flowRow) string {
+	text := r.Reason
+	if r.Method != "" {
+		text = r.Method + " " + r.Path + ": " + text
+	}
+	if r.Count > 1 {
+		text += ", " + strconv.FormatInt(r.Count, 10) + " times"
+	}
+	if r.Broken != "" {
+		text += "; ended early: " + r.Broken
+	}
+	return text
+}
+
+// hostSum is what one host got and gave.
+type hostSum struct {
+	Host     string `json:"host"`
+	Allowed  int64  `json:"allowed"`
+	Refused  int64  `json:"refused"`
+	BytesIn  int64  `json:"bytes_in"`
+	BytesOut int64  `json:"bytes_out"`
+}
+
+// mostTop bounds the rows that top reads.
+const mostTop = 200_000
+
+func netTop(c *cli.Context, e *environment) error {
+	limit := c.Int("limit")
+	if limit < 1 {
+		return &usageError{text: "--limit: want at least 1"}
+	}
+	rows, err := flows(c, e, mostTop)
+	if err != nil {
+		return err
+	}
+	sums := sumHosts(rows)
+	sums = sums[:min(limit, len(sums))]
+	if c.Bool("json") {
+		return e.printJSON(sums)
+	}
+	s := styleFor(e.out, e.getenv)
+	t := table{paint: func(row, _ int, cell string) string {
+		if row == 0 {
+			return s.faint(cell)
+		}
+		return cell
+	}}
+	t.add("HOST", "IN", "OUT", "ALLOWED", "REFUSED")
+	for _, h := range sums {
+		t.add(clip(visible(h.Host), 60), byteCount(h.BytesIn), byteCount(h.BytesOut), strconv.FormatInt(h.Allowed, 10), strconv.FormatInt(h.Refused, 10))
+	}
+	t.write(e.out)
+	return nil
+}
+
+func sumHosts(rows []flowRow) []hostSum {
+	index := map[string]int{}
+	sums := []hostSum{}
+	for _, r := range rows {
+		i, ok := index[r.Host]
+		if !ok {
+			i = len(sums)
+			index[r.Host] = i
+			sums = append(sums, hostSum{Host: r.Host})
+		}
+		h := &sums[i]
+		h.BytesIn, h.BytesOut = h.BytesIn+r.BytesIn, h.BytesOut+r.BytesOut
+		if r.Verdict == "allow" {
+			h.Allowed += r.Count
+		} else {
+			h.Refused += r.Count
+		}
+	}
+	slices.SortStableFunc(sums, func(a, b hostSum) int {
+		return cmp.Or(cmp.Compare(b.BytesIn+b.BytesOut, a.BytesIn+a.BytesOut), cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.Host, b.Host))
+	})
+	return sums
+}

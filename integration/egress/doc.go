@@ -1,0 +1,13 @@
+// Package egress tries every way that we know to get one word out of a cell, and looks for the word in all frames that
+// leave: on every interface of the host, on those of the network behind it, and on the cell's own loopback. It also ends
+// the proxy of a session in the middle, which must end the session.
+//
+// ways.txt lists the ways with what is expected of each; the program in smuggler/ makes them. Only tests of the project
+// read this package; nothing imports it. It must not import packages of the product: what it knows of coworker is the
+// command line.
+package egress
+
+import _ "embed"
+
+//go:embed ways.txt
+var waysText string

@@ -1,0 +1,182 @@
+package egress
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"coworker/integration/house/testuser"
+)
+
+// built holds coworker, its helpers and smuggler; every user can execute them. faulty holds coworker with the tag walltest.
+var (
+	built  string
+	faulty = sync.OnceValues(func() (string, error) {
+		dir := filepath.Join(built, "faulty")
+		return dir, errors.Join(os.Mkdir(dir, 0o755), buildProduct(dir, "walltest"))
+	})
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	dir, err := os.MkdirTemp("", "coworker-egress-")
+	if err == nil {
+		err = errors.Join(os.Chmod(dir, 0o755), compile(dir, "smuggler", "coworker/integration/egress/smuggler", "", ""), buildProduct(dir, ""))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, errors.Join(err, os.RemoveAll(dir)))
+		os.Exit(1)
+	}
+	built = dir
+	code := m.Run()
+	if err := os.RemoveAll(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// buildProduct compiles the programs as scripts/build does: coworker carries the digests of its helpers.
+func buildProduct(dir, tags string) error {
+	flags := ""
+	for _, helper := range []struct{ name, variable string }{{"coworker-cell", "CellDigest"}, {"coworker-proxy", "ProxyDigest"}} {
+		if err := compile(dir, helper.name, "coworker/cmd/"+helper.name, "", tags); err != nil {
+			return err
+		}
+		data, err := os.ReadFile(filepath.Join(dir, helper.name))
+		if err != nil {
+			return err
+		}
+		sum := sha256.Sum256(data)
+		flags += " -X coworker/runtime/session." + helper.variable + "=" + hex.EncodeToString(sum[:])
+	}
+	return compile(dir, "coworker", "coworker/cmd/coworker", flags, tags)
+}
+
+func compile(dir, name, pkg, flags, tags string) error {
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", tags, "-ldflags", "-s -w -buildid= "+flags, "-o", filepath.Join(dir, name), pkg)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+	}
+	return os.Chmod(filepath.Join(dir, name), 0o755)
+}
+
+// world is a person with a workspace, on a host of the test.
+type world struct {
+	user                      testuser.User
+	base, home, work, outside string
+	own                       string // coworker's own folders
+	hosts                     *hosts
+}
+
+func newWorld(t testing.TB, u testuser.User, run string) *world {
+	t.Helper()
+	base := u.Dir(t)
+	w := &world{user: u, base: base, home: filepath.Join(base, "home"), work: filepath.Join(base, "home/work"), outside: filepath.Join(base, "outside"),
+		own: filepath.Join(base, "own"), hosts: newHosts(t, newNamespaces(t), run)}
+	for _, dir := range []string{w.work, w.outside, w.own} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data, err := os.ReadFile(filepath.Join(built, "smuggler"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(w.smuggler(), data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.Own(base); err != nil {
+		t.Fatal(err)
+	}
+	w.hosts.addSockets(t, u, w.work, w.outside)
+	t.Cleanup(func() { w.forget(t) })
+	return w
+}
+
+func (w *world) smuggler() string { return filepath.Join(w.work, "smuggler") }
+
+// forget removes the private home, which lies elsewhere if coworker runs as root.
+func (w *world) forget(t testing.TB) {
+	if !w.user.Root() {
+		return
+	}
+	cmd := exec.Command(filepath.Join(built, "coworker"), "cache", "reset", "--workspace", w.work)
+	cmd.Env = append(os.Environ(), "COWORKER_HOME="+w.own)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("cache reset: %v: %s", err, out)
+	}
+}
+
+// aim writes the file that tells the smuggler its targets.
+func (w *world) aim(t testing.TB) string {
+	t.Helper()
+	w.hosts.targets.Dir = w.work
+	data, err := json.Marshal(w.hosts.targets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(w.work, "targets.json")
+	if err := os.WriteFile(file, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(file, w.user.UID, w.user.GID); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// command prepares a program of the world's user, in the workspace.
+func (w *world) command(ctx context.Context, program string, args ...string) *exec.Cmd {
+	cmd := w.user.Command(ctx, w.home, program, args...)
+	cmd.Dir = w.work
+	cmd.Env = append(cmd.Env, "COWORKER_HOME="+w.own)
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}
+
+// report is what the cases read of --report.
+type report struct {
+	ExitCode int    `json:"exit_code"`
+	Level    string `json:"level"`
+	Egress   []struct {
+		Host    string `json:"host"`
+		Verdict string `json:"verdict"`
+		Source  string `json:"source"`
+		Reason  string `json:"reason"`
+	} `json:"egress"`
+}
+
+func (w *world) reportFile() string { return filepath.Join(w.base, "report.json") }
+
+func (w *world) report(t testing.TB, stderr *bytes.Buffer) report {
+	t.Helper()
+	var r report
+	data, err := os.ReadFile(w.reportFile())
+	if err == nil {
+		err = json.Unmarshal(data, &r)
+	}
+	if err != nil {
+		t.Fatalf("no report: %v\n%s", err, stderr.String())
+	}
+	return r
+}
+
+// eachUser runs a test as root and as the unprivileged user.
+func eachUser(t *testing.T, f func(t *testing.T, u testuser.User)) {
+	for _, u := range testuser.All(t) {
+		t.Run(u.String(), func(t *testing.T) { f(t, u) })
+	}
+}

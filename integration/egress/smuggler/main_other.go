@@ -1,0 +1,14 @@
+//go:build !linux
+
+// Smuggler runs on Linux only.
+package main
+
+import (
+	"fmt"
+	"os"
+)
+
+func main() {
+	fmt.Fprintln(os.Stderr, "smuggler: Linux only")
+	os.Exit(3)
+}
