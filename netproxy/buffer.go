@@ -4,21 +4,61 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"coworker/netproxy/request"
 )
 
-// bulk buffers carry tunnels; small ones hold a request head.
+// Sizes of buffers. Small ones hold a request head; bulk ones carry tunnels as long as few are in use: a cell that opens
+// tunnels and reads nothing has each hold its buffer.
 const (
 	bulkSize  = 64 << 10
 	smallSize = 4 << 10
+	maxBulk   = 1024 // at once: 64 MiB
+	maxGrown  = 512  // heads larger than a small buffer, at once
 )
 
+// buffers is a pool of one size, with another for what goes beyond its limit.
+type buffers struct {
+	pool  sync.Pool
+	size  int
+	limit int64 // 0: none
+	out   atomic.Int64
+	next  *buffers
+}
+
 var (
-	bulk  = sync.Pool{New: func() any { b := make([]byte, bulkSize); return &b }}
-	small = sync.Pool{New: func() any { b := make([]byte, smallSize); return &b }}
+	small = newBuffers(smallSize, 0, nil)
+	bulk  = newBuffers(bulkSize, maxBulk, small)
+	grown = make(chan struct{}, maxGrown)
 )
+
+func newBuffers(size int, limit int64, next *buffers) *buffers {
+	p := &buffers{size: size, limit: limit, next: next}
+	p.pool.New = func() any { b := make([]byte, size); return &b }
+	return p
+}
+
+func (p *buffers) get() *[]byte {
+	if p.limit > 0 && p.out.Add(1) > p.limit {
+		p.out.Add(-1)
+		return p.next.get()
+	}
+	return p.pool.Get().(*[]byte)
+}
+
+// put takes back what get gave.
+func (p *buffers) put(b *[]byte) {
+	switch {
+	case len(*b) != p.size:
+		p.next.put(b)
+		return
+	case p.limit > 0:
+		p.out.Add(-1)
+	}
+	p.pool.Put(b)
+}
 
 // errHeadTime is the end of a client that sends its request octet by octet, or not at all.
 var errHeadTime = errors.New("the request did not come within the time allowed")
@@ -36,7 +76,7 @@ type inbox struct {
 func newInbox(c net.Conn) *inbox {
 	in := &inbox{conn: c}
 	if tcp, ok := c.(*net.TCPConn); ok {
-		in.lazy = newLazyReader(tcp, &small)
+		in.lazy = newLazyReader(tcp, small)
 	}
 	return in
 }
@@ -53,7 +93,9 @@ func (in *inbox) take(n int) {
 
 func (in *inbox) release() {
 	if in.owner != nil {
-		small.Put(in.owner)
+		small.put(in.owner)
+	} else if in.buf != nil {
+		<-grown
 	}
 	in.buf, in.owner, in.r, in.w = nil, nil, 0, 0
 }
@@ -68,12 +110,9 @@ func (in *inbox) more() error {
 		in.r = 0
 	}
 	if in.w == len(in.buf) {
-		grown := make([]byte, len(in.buf)*4)
-		copy(grown, in.buf)
-		if in.owner != nil {
-			small.Put(in.owner)
+		if err := in.grow(); err != nil {
+			return err
 		}
-		in.buf, in.owner = grown, nil
 	}
 	n, err := in.conn.Read(in.buf[in.w:])
 	in.w, in.total = in.w+n, in.total+int64(n)
@@ -83,18 +122,38 @@ func (in *inbox) more() error {
 	return err
 }
 
+// errBusy: too many clients send heads that are unusually long.
+var errBusy = errors.New("too many long request heads at once")
+
+// grow makes room for the longest head at once; few are longer than a small buffer, and a client of many is hostile.
+func (in *inbox) grow() error {
+	if in.owner == nil {
+		return errBusy // the parsers refuse before
+	}
+	select {
+	case grown <- struct{}{}:
+	default:
+		return errBusy
+	}
+	b := make([]byte, request.MaxHead+smallSize)
+	copy(b, in.buf)
+	small.put(in.owner)
+	in.buf, in.owner = b, nil
+	return nil
+}
+
 func (in *inbox) firstRead() error {
 	var n int
 	var err error
 	if in.lazy != nil {
 		in.owner, n, err = in.lazy.read()
 	} else {
-		in.owner = small.Get().(*[]byte)
+		in.owner = small.get()
 		n, err = in.conn.Read(*in.owner)
 	}
 	if n <= 0 {
 		if in.owner != nil {
-			small.Put(in.owner)
+			small.put(in.owner)
 			in.owner = nil
 		}
 		return err

@@ -25,6 +25,7 @@ func (e *engine) serve(ctx context.Context, conn *net.TCPConn, src flow.Source) 
 	c.dog = newWatchdog(e.limits.Idle, e.limits.Total, func() { conn.Close() })
 	defer c.dog.stop()
 	defer conn.Close()
+	defer c.in.release()
 	conn.SetNoDelay(true)
 	if src == flow.Transparent {
 		c.redirected()
@@ -61,8 +62,8 @@ func (c *client) say(b []byte) error {
 func (c *client) linger() {
 	c.conn.CloseWrite()
 	c.conn.SetReadDeadline(time.Now().Add(lingerTime))
-	b := small.Get().(*[]byte)
-	defer small.Put(b)
+	b := small.get()
+	defer small.put(b)
 	for range lingerReads {
 		if n, err := c.conn.Read(*b); err != nil || n == 0 {
 			return

@@ -44,6 +44,7 @@ func (x *exchange) run() bool {
 			x.endBody()
 		}
 		x.drop()
+		x.failed.reason = x.clean(x.failed.reason)
 		return h.refuse(x.a, x.failed, x.req)
 	}
 	err := x.w.finish()
@@ -99,8 +100,16 @@ func (x *exchange) brokenBy(err error) {
 	case x.h.c.dog.why() != "":
 		x.a.rec.Broken = x.h.c.dog.why()
 	default:
-		x.a.rec.Broken = reasonOf(err)
+		x.a.rec.Broken = x.clean(reasonOf(err))
 	}
+}
+
+// clean keeps a credential out of a text about an answer.
+func (x *exchange) clean(s string) string {
+	if !x.h.opened {
+		return s
+	}
+	return x.add.Clean(s)
 }
 
 // roundTrip sends the request and reads the head of the answer.
@@ -141,7 +150,7 @@ func (x *exchange) try(r *http.Request) (*http.Response, error) {
 		resp.Body = http.NoBody
 	}
 	dropHop(resp.Header)
-	return resp, x.filter(resp)
+	return x.filter(resp)
 }
 
 // bodyError prefers what was wrong with the body to the broken connection that followed from it.

@@ -4,24 +4,23 @@ package netproxy
 
 import (
 	"net"
-	"sync"
 )
 
 // lazyReader holds a buffer while it waits; systems without readiness events have nothing better.
 type lazyReader struct {
 	conn *net.TCPConn
-	pool *sync.Pool
+	pool *buffers
 }
 
-func newLazyReader(c *net.TCPConn, pool *sync.Pool) *lazyReader { return &lazyReader{c, pool} }
+func newLazyReader(c *net.TCPConn, pool *buffers) *lazyReader { return &lazyReader{c, pool} }
 
 func (l *lazyReader) read() (*[]byte, int, error) {
-	b := l.pool.Get().(*[]byte)
+	b := l.pool.get()
 	n, err := l.conn.Read(*b)
 	if n > 0 {
 		return b, n, nil
 	}
-	l.pool.Put(b)
+	l.pool.put(b)
 	return nil, 0, err
 }
 

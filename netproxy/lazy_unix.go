@@ -5,7 +5,6 @@ package netproxy
 import (
 	"io"
 	"net"
-	"sync"
 	"syscall"
 )
 
@@ -13,14 +12,14 @@ import (
 // hold none.
 type lazyReader struct {
 	raw  syscall.RawConn
-	pool *sync.Pool
+	pool *buffers
 	try  func(fd uintptr) bool // made once, so that a read allocates nothing
 	buf  *[]byte
 	n    int
 	err  error
 }
 
-func newLazyReader(c *net.TCPConn, pool *sync.Pool) *lazyReader {
+func newLazyReader(c *net.TCPConn, pool *buffers) *lazyReader {
 	l := &lazyReader{pool: pool}
 	l.try = l.attempt
 	l.raw, l.err = c.SyscallConn()
@@ -42,12 +41,12 @@ func (l *lazyReader) read() (*[]byte, int, error) {
 	case l.err == nil:
 		l.err = io.EOF
 	}
-	l.pool.Put(l.buf)
+	l.pool.put(l.buf)
 	return nil, 0, l.err
 }
 
 func (l *lazyReader) attempt(fd uintptr) bool {
-	l.buf = l.pool.Get().(*[]byte)
+	l.buf = l.pool.get()
 	for {
 		l.n, l.err = syscall.Read(int(fd), *l.buf)
 		if l.err != syscall.EINTR {
@@ -55,7 +54,7 @@ func (l *lazyReader) attempt(fd uintptr) bool {
 		}
 	}
 	if l.err == syscall.EAGAIN {
-		l.pool.Put(l.buf)
+		l.pool.put(l.buf)
 		l.buf = nil
 		return false
 	}

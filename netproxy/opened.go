@@ -42,6 +42,7 @@ func (c *client) opened(a *attempt, conn *net.TCPConn) {
 	}
 	defer inside.Close()
 	h := &httpLoop{c: c, in: newInbox(inside), out: inside, at: request.Tunnel, fixed: a, opened: true}
+	defer h.in.release()
 	h.origin = newOrigin(conn, a)
 	h.run()
 }
@@ -78,25 +79,25 @@ func (x *exchange) injected() *refusal {
 }
 
 // filter keeps credentials out of the answer.
-func (x *exchange) filter(resp *http.Response) error {
+func (x *exchange) filter(resp *http.Response) (*http.Response, error) {
 	if !x.h.opened {
-		return nil
+		return resp, nil
 	}
 	header := http.Header{}
 	for name, values := range resp.Header {
 		for _, v := range values {
 			clean, err := x.add.Answer([]request.Field{{Name: name, Value: v}})
 			if err != nil {
-				return err
+				return nil, err
 			}
 			header[clean[0].Name] = append(header[clean[0].Name], clean[0].Value)
 		}
 	}
-	resp.Header = header
-	resp.Body = filtered{x.add.Body(resp.Body), resp.Body}
-	resp.Trailer = nil // nothing in use needs them, and they come behind the filter
-	delete(resp.Header, "Trailer")
-	return nil
+	// A copy, because the body puts its trailers into the original when it ends. Nothing in use needs trailers.
+	out := *resp
+	out.Header, out.Trailer = header, nil
+	out.Body = filtered{x.add.Body(resp.Body), resp.Body}
+	return &out, nil
 }
 
 // filtered is a body that is read through the filter.

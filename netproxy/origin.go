@@ -69,9 +69,11 @@ func (o *origin) spent() bool { return o.lastClose || o.br == nil || o.br.Buffer
 
 func (o *origin) begin() { o.inBefore, o.outBefore = o.in, o.out }
 
+var errHeadSize = errors.New("the head of the answer is longer than 256 KiB")
+
 func (o *origin) Read(p []byte) (int, error) {
 	if o.headLeft == 0 {
-		return 0, errors.New("the head of the answer is longer than 256 KiB")
+		return 0, errHeadSize
 	}
 	if o.headLeft > 0 && int64(len(p)) > o.headLeft {
 		p = p[:o.headLeft]
@@ -106,13 +108,13 @@ func (o *origin) answer(r *http.Request, w *response) (*http.Response, error) {
 		resp, err := http.ReadResponse(o.br, r)
 		o.headLeft = -1
 		if err != nil {
-			return nil, ended(err)
+			return nil, readable(err)
 		}
 		if resp.StatusCode >= 200 || resp.StatusCode == http.StatusSwitchingProtocols {
 			o.lastClose = resp.Close || resp.ContentLength < 0 && !chunked(resp)
 			return resp, nil
 		}
-		if resp.StatusCode != http.StatusContinue { // that one is about the connection behind
+		if resp.StatusCode != http.StatusContinue && !w.x.h.opened { // 100 is about the connection behind; none is filtered
 			dropHop(resp.Header)
 			w.interim(resp)
 		}
@@ -156,6 +158,18 @@ func ended(err error) error {
 		return errors.New("it closed the connection")
 	}
 	return err
+}
+
+// readable leaves out what net/http quotes of the answer, which may be anything, a credential among it.
+func readable(err error) error {
+	var netError net.Error
+	if err == io.EOF || err == io.ErrUnexpectedEOF || errors.As(err, &netError) {
+		return ended(err)
+	}
+	if errors.Is(err, errHeadSize) {
+		return errHeadSize
+	}
+	return errors.New("its answer is not HTTP/1.1")
 }
 
 func chunked(r *http.Response) bool {

@@ -65,7 +65,7 @@ func (d *direction) run() {
 }
 
 func (d *direction) copy() error {
-	lazy := newLazyReader(d.from, &bulk)
+	lazy := newLazyReader(d.from, bulk)
 	for {
 		b, n, err := lazy.read()
 		if err == io.EOF {
@@ -76,7 +76,7 @@ func (d *direction) copy() error {
 		}
 		d.dog.touch()
 		err = d.pass((*b)[:n])
-		bulk.Put(b)
+		bulk.put(b)
 		if err != nil {
 			return err
 		}

@@ -214,8 +214,8 @@ func (w *response) ReadFrom(r io.Reader) (int64, error) {
 	if w.none {
 		return 0, nil
 	}
-	buf := bulk.Get().(*[]byte)
-	defer bulk.Put(buf)
+	buf := bulk.get()
+	defer bulk.put(buf)
 	total := int64(0)
 	for {
 		if w.out.Buffered() > 0 && total > 0 && w.stalled() {

@@ -3,12 +3,15 @@ package netproxy
 import (
 	"io"
 	"net"
-
-	"coworker/netproxy/tlshello"
 )
 
 // webSocket relays frames after both sides agreed. What the origin sent behind its answer goes first.
 func (x *exchange) webSocket() {
+	if x.h.opened {
+		x.frames()
+		x.account()
+		return
+	}
 	o := x.origin
 	ahead, _ := o.br.Peek(o.br.Buffered())
 	if len(ahead) > 0 {
@@ -18,37 +21,33 @@ func (x *exchange) webSocket() {
 		}
 	}
 	x.account()
-	if x.h.opened {
-		x.frames()
-		return
-	}
-	var none *tlshello.Watch
-	x.h.c.relay(x.a, o.tcp, none)
+	x.h.c.relay(x.a, o.tcp, nil)
 	if why := x.h.c.dog.why(); why != "" {
 		x.a.rec.Broken = why
 	}
 }
 
-// frames relays between two TLS connections, which have no descriptors to wait for.
+// frames relays between two TLS connections, which have no descriptors to wait for. What comes from the origin passes the
+// filter, as an answer does.
 func (x *exchange) frames() {
-	done := make(chan int64, 1)
+	done := make(chan struct{})
 	go func() {
-		n := x.pump(x.origin.conn, x.h.in)
-		done <- n
+		defer close(done)
+		x.pump(x.origin, x.origin.conn, x.h.in)
 	}()
-	x.a.rec.BytesIn += x.pump(x.h.out, x.origin.conn)
+	x.pump(x.h.out, x.h.out, x.add.Body(x.origin.br))
 	x.h.c.conn.Close()
-	x.a.rec.BytesOut += <-done
+	<-done
 }
 
-func (x *exchange) pump(to net.Conn, from io.Reader) int64 {
-	buf := bulk.Get().(*[]byte)
-	defer bulk.Put(buf)
-	n, _ := io.CopyBuffer(touching{to, x.h.c.dog}, onlyReader{from}, *buf)
-	if half, ok := to.(interface{ CloseWrite() error }); ok {
+// pump copies until from ends, and ends the half of conn that to writes to.
+func (x *exchange) pump(to io.Writer, conn net.Conn, from io.Reader) {
+	buf := bulk.get()
+	defer bulk.put(buf)
+	io.CopyBuffer(touching{to, x.h.c.dog}, onlyReader{from}, *buf)
+	if half, ok := conn.(interface{ CloseWrite() error }); ok {
 		half.CloseWrite()
 	}
-	return n
 }
 
 type onlyReader struct{ io.Reader }
