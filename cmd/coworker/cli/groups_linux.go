@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,7 +53,10 @@ func (e *environment) expandGroups(ctx context.Context, p *planned, f execFlags)
 	if len(rules) == 0 {
 		return nil, nil, &usageError{text: "--allow registries: no package manager of this machine is configured to use a registry", hint: "name the hosts themselves: --allow registry.example.com"}
 	}
-	if err := e.agreeOn(ctx, p, list); err != nil {
+	pins := registries.Pins(ctx, rules, func(ctx context.Context, host string) ([]netip.Addr, error) {
+		return net.DefaultResolver.LookupNetIP(ctx, "ip", host+".") // no search list: the name is a whole one
+	})
+	if err := e.agreeOn(ctx, p, list, pins); err != nil {
 		return nil, nil, err
 	}
 	if root, err := workfs.OpenRoot(workspace); err == nil { // wallspec says what is wrong with a workspace
@@ -64,12 +69,12 @@ func (e *environment) expandGroups(ctx context.Context, p *planned, f execFlags)
 	for _, file := range list.Files() {
 		files = append(files, enforce.File{Path: file.Path, Data: file.Data})
 	}
-	return append(out, rules...), files, nil
+	return slices.Concat(out, rules, pins), files, nil
 }
 
 // agreeOn shows a list that the person has not seen yet, and asks about it where there is a terminal. Without one the flag
 // itself is the person's word, and the list is in the record.
-func (e *environment) agreeOn(ctx context.Context, p *planned, list registries.List) error {
+func (e *environment) agreeOn(ctx context.Context, p *planned, list registries.List, pins []string) error {
 	sum := sha256.Sum256([]byte(strings.Join(list.Rules(), "\n")))
 	marker := filepath.Join(p.host.Dirs.State, "registries.seen")
 	shown, agreed := hex.EncodeToString(sum[:])+" shown", hex.EncodeToString(sum[:])+" agreed"
@@ -84,6 +89,9 @@ func (e *environment) agreeOn(ctx context.Context, p *planned, list registries.L
 	text := "--allow registries lets this session reach:"
 	for _, line := range list.Lines() {
 		text += "\n" + visible(line)
+	}
+	if len(pins) > 0 {
+		text += "\nof these in private networks: " + strings.Join(pins, " ")
 	}
 	e.note("note", text, "")
 	if !people {
