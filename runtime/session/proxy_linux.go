@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"math"
 	"net"
 	"os"
 	"runtime"
@@ -60,6 +61,9 @@ func startProxy(o *Egress, files []*os.File, session string) (*proxyProcess, err
 		return nil, errors.Join(fmt.Errorf("duplicate the proxy's program: %w", err), crash.close())
 	}
 	defer unix.Close(program)
+	if err := keepDescriptors(); err != nil {
+		return nil, errors.Join(err, crash.close())
+	}
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return nil, errors.Join(err, crash.close())
@@ -94,6 +98,25 @@ func startProxy(o *Egress, files []*os.File, session string) (*proxyProcess, err
 		return nil, errors.Join(fmt.Errorf("start coworker-proxy: %w", err), crash.close())
 	}
 	return p, nil
+}
+
+// keepDescriptors keeps what this process was started with from its children: a shell may have left anything open, and
+// the proxy reads hostile bytes. What Go opens is close-on-exec already. Linux before 5.11 has no flag for it in
+// close_range(2).
+func keepDescriptors() error {
+	if unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
+		return nil
+	}
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return fmt.Errorf("list own descriptors: %w", err)
+	}
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
+			syscall.CloseOnExec(fd)
+		}
+	}
+	return nil
 }
 
 // groupsFixed reports whether this user namespace forbids setgroups(2) (user_namespaces(7)).
