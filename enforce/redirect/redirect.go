@@ -80,7 +80,7 @@ func (e *StepError) Unwrap() error { return e.Err }
 type MissingError struct{ StepError }
 
 func (e *MissingError) Error() string {
-	return e.StepError.Error() + " (nf_tables with NAT is missing; programs that ignore proxy variables do not get through)"
+	return e.StepError.Error() + " (this kernel has no nf_tables with NAT, or its modules are not loaded)"
 }
 
 // refuseLiteral says why no route may lead to a. The route is local, so it takes the address away from whatever else it

@@ -47,6 +47,16 @@ func signalBelow(depth int) func(*supervisor) {
 	}
 }
 
+// killProxy kills the proxy of a session that has one.
+func killProxy(s *supervisor) {
+	for _, p := range childrenOf(s.cmd.Process.Pid) {
+		command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p)) // it ended meanwhile
+		if strings.HasPrefix(string(command), proxyCommand) {
+			syscall.Kill(p, syscall.SIGKILL)
+		}
+	}
+}
+
 func childrenOf(pid int) []int {
 	var out []int
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is well formed
@@ -72,6 +82,7 @@ var kills = []kill{
 	{"kill -9 of the keeper", false, 0, signalBelow(1)},
 	{"kill -9 of the cell", false, 0, signalBelow(2)},
 	{"time-out", false, 20 * time.Millisecond, func(*supervisor) {}},
+	{"kill -9 of the proxy", false, 0, killProxy},
 }
 
 // murder starts a session that leaves processes of all kinds behind, and ends it at a random moment.
@@ -92,25 +103,35 @@ func murder(t *testing.T, u testuser.User, p plan.Place, k kill, after time.Dura
 	s.wait(t)
 }
 
+func withNetwork(p plan.Place) plan.Place {
+	p.Network = true
+	return p
+}
+
 // killMany kills n sessions of one user at random points, two at a time, and looks for remains.
 func killMany(t *testing.T, u testuser.User, n int) {
 	random := rand.New(rand.NewPCG(uint64(n), uint64(u.UID)))
 	p := userPlace(t, u)
 	type one struct {
-		k     kill
-		after time.Duration
+		k       kill
+		network bool
+		after   time.Duration
 	}
 	work := make(chan one)
 	var workers sync.WaitGroup
 	for range 2 {
 		workers.Go(func() {
 			for o := range work {
-				murder(t, u, p, o.k, o.after)
+				if o.network {
+					murder(t, u, withNetwork(p), o.k, o.after)
+				} else {
+					murder(t, u, p, o.k, o.after)
+				}
 			}
 		})
 	}
 	for i := range n {
-		o := one{kills[i%len(kills)], time.Duration(random.IntN(150)) * time.Millisecond}
+		o := one{kills[i%len(kills)], i%2 == 0, time.Duration(random.IntN(150)) * time.Millisecond}
 		if i%3 == 0 {
 			o.after /= 5 // half of the interesting moments are in the first milliseconds
 		}
@@ -122,7 +143,7 @@ func killMany(t *testing.T, u testuser.User, n int) {
 	close(work)
 	workers.Wait()
 	wantNothing(t, p)
-	next := startDriver(t, u, filepath.Join(bin, "driver"), job{Place: p, Argv: []string{"/bin/true"}})
+	next := startDriver(t, u, filepath.Join(bin, "driver"), job{Place: withNetwork(p), Argv: []string{"/bin/true"}})
 	if all := next.wait(t); next.err != nil || len(all) != 2 {
 		t.Fatalf("the next session: %v %+v %s", next.err, all, next.text.String())
 	}

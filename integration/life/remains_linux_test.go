@@ -18,6 +18,9 @@ import (
 // patience is how long the kernel may take to end what was killed.
 const patience = 10 * time.Second
 
+// proxyCommand begins the command line of a proxy.
+const proxyCommand = "coworker-proxy\x00"
+
 // eventually polls until f finds nothing.
 func eventually(f func() []string) []string {
 	deadline := time.Now().Add(patience)
@@ -31,7 +34,7 @@ func eventually(f func() []string) []string {
 }
 
 // processes finds what belongs to sessions at a place: a process in whose mount table or command line
-// the place is, and any cell or keeper that lost its parent. Supervisors are left out.
+// the place is, and any cell, keeper or proxy that lost its parent. Supervisors are left out.
 func processes(p plan.Place) []string {
 	var found []string
 	entries, err := os.ReadDir("/proc")
@@ -50,7 +53,8 @@ func processes(p plan.Place) []string {
 		}
 		mounts, _ := os.ReadFile(filepath.Join(dir, "mountinfo")) // gone or a zombie: no mounts
 		stat, _ := os.ReadFile(filepath.Join(dir, "stat"))
-		orphan := strings.HasPrefix(string(command), "coworker-cell\x00") && strings.Contains(string(stat), ") S 1 ")
+		ours := strings.HasPrefix(string(command), "coworker-cell\x00") || strings.HasPrefix(string(command), proxyCommand)
+		orphan := ours && strings.Contains(string(stat), ") S 1 ")
 		if strings.Contains(string(mounts), p.Workspace+" ") || strings.Contains(string(command), p.Workspace) || orphan {
 			found = append(found, fmt.Sprintf("process %d: %q", pid, command))
 		}

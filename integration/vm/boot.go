@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,6 +23,8 @@ type Guest struct {
 	Cases []Case
 	// Modules are loaded before the first case, with what they depend on.
 	Modules []string
+	// Loadable modules lie in guest.ModuleDir with what they depend on, for cases that load them.
+	Loadable []string
 	// Cgroups is the control group layout; Unified when empty.
 	Cgroups guest.Cgroups
 	// Memory is in MiB; 1024 when zero. The initramfs lies in it twice for a moment.
@@ -99,18 +102,32 @@ func prepare(ctx context.Context, dir string, image Image, g Guest) (string, err
 	if err := BuildStatic(ctx, initPackage, init); err != nil {
 		return "", err
 	}
-	var modules []File
-	if len(g.Modules) > 0 {
-		set, err := readModuleSet(image.modulesDir())
-		if err != nil {
-			return "", err
-		}
-		if modules, err = set.order(ctx, g.Modules); err != nil {
-			return "", err
-		}
+	loaded, rest, err := modulesOf(ctx, image, g)
+	if err != nil {
+		return "", err
 	}
 	initrd := filepath.Join(dir, "initrd")
-	return initrd, writeInitramfs(initrd, init, g, modules)
+	return initrd, writeInitramfs(initrd, init, g, loaded, rest)
+}
+
+// modulesOf returns the modules that init loads, in load order, and those that only lie there.
+func modulesOf(ctx context.Context, image Image, g Guest) (loaded, rest []File, err error) {
+	if len(g.Modules)+len(g.Loadable) == 0 {
+		return nil, nil, nil
+	}
+	set, err := readModuleSet(image.modulesDir())
+	if err != nil {
+		return nil, nil, err
+	}
+	if loaded, err = set.order(ctx, g.Modules); err != nil {
+		return nil, nil, err
+	}
+	// The order of a longer list begins with that of its beginning.
+	all, err := set.order(ctx, slices.Concat(g.Modules, g.Loadable))
+	if err != nil {
+		return nil, nil, err
+	}
+	return loaded, all[len(loaded):], nil
 }
 
 // consoleFD is the descriptor of the console pipe in the emulator.

@@ -44,10 +44,10 @@ func skeleton() []File {
 		File{Path: "/var/tmp", Mode: fs.ModeDir | fs.ModeSticky | 0o777})
 }
 
-// writeInitramfs packs the guest into file. modules must be in load order.
-func writeInitramfs(file, init string, g Guest, modules []File) (err error) {
+// writeInitramfs packs the guest into file. loaded must be in load order.
+func writeInitramfs(file, init string, g Guest, loaded, rest []File) (err error) {
 	plan := guest.Plan{Cases: g.Cases, Cgroups: g.Cgroups, Deadline: g.timeout()}
-	for _, m := range modules {
+	for _, m := range loaded {
 		plan.Modules = append(plan.Modules, m.Path)
 	}
 	planData, err := json.Marshal(plan)
@@ -72,7 +72,7 @@ func writeInitramfs(file, init string, g Guest, modules []File) (err error) {
 		{Path: "/init", Mode: 0o755, Source: init},
 		{Path: guest.PlanPath, Mode: 0o644, Data: planData},
 	}
-	for _, files := range [][]File{skeleton(), own, modules, g.Files} {
+	for _, files := range [][]File{skeleton(), own, loaded, rest, g.Files} {
 		for _, f := range files {
 			if err := archive.add(f); err != nil {
 				return err

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"coworker/enforce"
+	"coworker/enforce/redirect"
 )
 
 // TestLevelsCoverMatrix: a kernel without rows would be booted and not judged.
@@ -12,28 +13,36 @@ func TestLevelsCoverMatrix(t *testing.T) {
 	for _, k := range Kernels() {
 		for _, user := range []string{"root", "worker"} {
 			for _, backend := range []enforce.BackendName{enforce.Native, enforce.Bare} {
-				if _, err := Expected(k.Name, user, backend); err != nil {
-					t.Error(err)
+				for _, net := range []enforce.NetMode{enforce.NetNone, enforce.NetAllowlist} {
+					if _, err := Expected(k.Name, user, backend, net); err != nil {
+						t.Error(err)
+					}
 				}
 			}
 		}
 	}
-	if _, err := Expected("2.6", "root", "native"); err == nil {
+	if _, err := Expected("2.6", "root", "native", enforce.NetNone); err == nil {
 		t.Error("a kernel outside the table has a row")
 	}
 }
 
 func TestParseLevelsRefuses(t *testing.T) {
-	const row = `{"kernel":"6.1","user":"root","backend":"native","level":"enforced","mechanisms":{}}`
+	const row = `{"kernel":"6.1","user":"root","backend":"native","net":["none"],"level":"enforced","mechanisms":{}}`
 	for text, in := range map[string]string{
-		"two rows":      "[" + row + "," + row + "]",
-		"perfect":       strings.Replace("["+row+"]", "enforced", "perfect", 1),
-		"unknown wall":  strings.Replace("["+row+"]", "{}", `{"fs.raed":[]}`, 1),
-		"unknown field": strings.Replace("["+row+"]", "user", "usr", 1),
-		"more than one": "[" + row + "] []",
-		"no mechanism":  strings.Replace("["+row+"]", "{}", `{"fs.read":[]}`, 1),
-		"and yet":       strings.Replace(strings.Replace("["+row+"]", "enforced", "refused", 1), "{}", `{"env":["supervisor"]}`, 1),
-		"levels.json":   "[",
+		"two rows":       "[" + row + "," + row + "]",
+		"perfect":        strings.Replace("["+row+"]", "enforced", "perfect", 1),
+		"unknown wall":   strings.Replace("["+row+"]", "{}", `{"fs.raed":[]}`, 1),
+		"unknown field":  strings.Replace("["+row+"]", "user", "usr", 1),
+		"more than one":  "[" + row + "] []",
+		"no mechanism":   strings.Replace("["+row+"]", "{}", `{"fs.read":[]}`, 1),
+		"and yet":        strings.Replace(strings.Replace("["+row+"]", "enforced", "refused", 1), "{}", `{"env":["supervisor"]}`, 1),
+		"levels.json":    "[",
+		"none has two":   strings.Replace("["+row+"]", `["none"]`, `["none","none"]`, 1),
+		"no network":     strings.Replace("["+row+"]", `["none"]`, `[]`, 1),
+		"unknown net":    strings.Replace("["+row+"]", `["none"]`, `["most"]`, 1),
+		`redirect ""`:    strings.Replace("["+row+"]", `["none"]`, `["none","allowlist"]`, 1),
+		`redirect "by"`:  strings.Replace("["+row+"]", `["none"]`, `["allowlist"],"redirect":"by"`, 1),
+		`redirect "nat"`: strings.Replace(strings.Replace("["+row+"]", "enforced", "refused", 1), `["none"]`, `["allowlist"],"redirect":"nat"`, 1),
 	} {
 		if _, err := parseLevels([]byte(in)); err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("%s: error %v, want %q", in, err, text)
@@ -42,11 +51,12 @@ func TestParseLevelsRefuses(t *testing.T) {
 }
 
 func TestCompare(t *testing.T) {
-	want := Expectation{Level: "enforced", Mechanisms: map[enforce.Wall][]enforce.Mechanism{
+	want := Expectation{Level: "enforced", Net: enforce.NetAllowlist, Redirect: redirect.ModeNAT, Mechanisms: map[enforce.Wall][]enforce.Mechanism{
 		enforce.FSRead: {enforce.MountNS, enforce.Landlock}, enforce.Life: {enforce.PidNS},
 	}}
 	good := `{"level":"enforced","walls":{"fs.read":{"verified":true,"mechanisms":["landlock","mountns"]},
-		"life":{"verified":true,"mechanisms":["pidns"]},"res":{"verified":false}},"kernel":"x"}`
+		"life":{"verified":true,"mechanisms":["pidns"]},"res":{"verified":false}},"kernel":"x",
+		"probes":[{"name":"net.egress/proxy-connect","got":"works"},{"name":"net.egress/redirect","got":"works"}]}`
 	for _, c := range []struct{ name, old, new, want string }{
 		{"same", "", "", ""},
 		{"lower level", `"level":"enforced"`, `"level":"partial"`, "level partial, want enforced"},
@@ -56,6 +66,9 @@ func TestCompare(t *testing.T) {
 		{"wall lost", `"life":{"verified":true`, `"life":{"verified":false`, "wall life: verified=false"},
 		{"wall missing", `"life"`, `"proc"`, "wall life: verified=false"},
 		{"wall won", `"res":{"verified":false}`, `"res":{"verified":true}`, "wall res: verified=true"},
+		{"no redirect", `net.egress/redirect"`, `net.egress/redirects"`, `redirect "none", want "nat"`},
+		{"broken redirect", `redirect","got":"works"`, `redirect","got":"broken"`, `redirect "none", want "nat"`},
+		{"no network", `proxy-connect","got":"works"`, `proxy-connect","got":"inconclusive"`, `redirect "", want "nat"`},
 		{"unknown wall", `"res"`, `"moat"`, "wall moat is not in the vocabulary"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -38,11 +38,11 @@ func standardFiles(t *testing.T) []File {
 	if err := BuildStatic(t.Context(), "coworker/integration/vm/guestprobe", probe); err != nil {
 		t.Fatal(err)
 	}
-	box, err := BusyBox(t.Context(), "bash")
+	box, err := BusyBox(t.Context(), "bash", "ip", "setpriv")
 	if err != nil {
 		t.Fatal(err)
 	}
-	programs, err := HostPrograms("bash", "git")
+	programs, err := HostPrograms("bash", "git", "ip", "setpriv")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestMatrix(t *testing.T) {
 		t.Run(k.Name, func(t *testing.T) {
 			got := boot(t, k, Guest{
 				Files:   files,
-				Modules: []string{"overlay", "nf_tables", "veth"},
+				Modules: slices.Concat([]string{"overlay", "veth"}, redirectModules),
 				Cases: slices.Concat([]Case{
 					{Name: "probe root", User: guest.Root, Argv: []string{probePath}},
 					{Name: "probe worker", User: guest.Worker, Argv: []string{probePath}, Delegate: true},
@@ -172,7 +172,7 @@ func checkSystem(t *testing.T, got map[string]Result) {
 		t.Errorf("loopback: %s%s", r.Stdout, r.Stderr)
 	}
 	modules := strings.Fields(string(got["modules"].Stdout))
-	for _, m := range []string{"overlay", "nf_tables", "veth"} {
+	for _, m := range slices.Concat([]string{"overlay", "veth"}, redirectModules) {
 		if !slices.Contains(modules, m) {
 			t.Errorf("modules %q lack %s", modules, m)
 		}
@@ -182,7 +182,7 @@ func checkSystem(t *testing.T, got map[string]Result) {
 // withoutLandlock returns the rows of a kernel that has Landlock and was booted without it.
 func withoutLandlock(t *testing.T) (native, bare Expectation) {
 	t.Helper()
-	native, err := Expected("6.1", guest.Root, enforce.Native)
+	native, err := Expected("6.1", guest.Root, enforce.Native, enforce.NetNone)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func withoutLandlock(t *testing.T) (native, bare Expectation) {
 	for _, wall := range []enforce.Wall{enforce.FSRead, enforce.FSWrite} {
 		native.Mechanisms[wall] = []enforce.Mechanism{enforce.MountNS}
 	}
-	return native, Expectation{Kernel: "6.1", User: guest.Root, Backend: enforce.Bare, Level: Refused}
+	return native, Expectation{Kernel: "6.1", User: guest.Root, Backend: enforce.Bare, Net: enforce.NetNone, Level: Refused}
 }
 
 // TestCases holds what a result says about commands that do not end well.
@@ -242,12 +242,11 @@ func TestCases(t *testing.T) {
 		},
 	}
 	for _, row := range []Expectation{native, bare} {
-		r := got["verify "+string(row.Backend)+" as "+row.User]
-		for _, diff := range Check(row, r) {
+		for _, diff := range Check(row, got[row.verifyName()]) {
 			t.Errorf("hybrid control groups, Landlock off at boot, %s: %s", row.Backend, diff)
 		}
 	}
-	if r := got["verify bare as root"]; !strings.Contains(string(r.Stderr), "hint: add landlock to lsm= on the kernel command line") {
+	if r := got[bare.verifyName()]; !strings.Contains(string(r.Stderr), "hint: add landlock to lsm= on the kernel command line") {
 		t.Errorf("the remedy is not named: %v", r)
 	}
 	for name, ok := range checks {

@@ -109,6 +109,10 @@ func TestModuleOrder(t *testing.T) {
 		if len(at) != len(files) {
 			t.Errorf("%s: a module is loaded twice: %d files, %v", k.Name, len(files), at)
 		}
+		loaded, rest, err := modulesOf(t.Context(), image, Guest{Modules: []string{"nf_conntrack"}, Loadable: []string{"nft_ct", "nf_conntrack"}})
+		if err != nil || len(loaded) == 0 || moduleName(loaded[len(loaded)-1].Path) != "nf_conntrack" || len(rest) == 0 || moduleName(rest[len(rest)-1].Path) != "nft_ct" {
+			t.Errorf("%s: %d modules are loaded and %d lie there, %v", k.Name, len(loaded), len(rest), err)
+		}
 		if _, err := set.order(t.Context(), []string{"no_such_module"}); err == nil {
 			t.Errorf("%s: an unknown module was found", k.Name)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"coworker/enforce"
+	"coworker/enforce/redirect"
 	"coworker/integration/vm/guest"
 )
 
@@ -219,12 +220,16 @@ func bash(name, user, script string) Case {
 
 // verifyCase prints the report for one row of levels.json. Only the settings name a backend.
 func verifyCase(e Expectation) Case {
-	script := "coworker sandbox verify --json"
+	script := "coworker sandbox verify --json --net " + string(e.Net)
 	if e.Backend == enforce.Bare {
 		script = `mkdir -p ~/.config/coworker; echo 'backend = "bare"' >~/.config/coworker/config.toml; chmod 600 ~/.config/coworker/config.toml
-			coworker sandbox verify --json --level partial; status=$?; rm ~/.config/coworker/config.toml; exit $status`
+			` + script + ` --level partial; status=$?; rm ~/.config/coworker/config.toml; exit $status`
 	}
-	return shell("verify "+string(e.Backend)+" as "+e.User, e.User, script)
+	return shell(e.verifyName(), e.User, script)
+}
+
+func (e Expectation) verifyName() string {
+	return fmt.Sprintf("verify %s with network %s as %s", e.Backend, e.Net, e.User)
 }
 
 // productCases is what the product does in one boot, in an order in which the destructive controls come last.
@@ -245,6 +250,7 @@ func productCases(k Kernel, rows []Expectation) []Case {
 		}
 	}
 	add(scenarios)
+	cases = append(cases, networkCases()...)
 	for i, w := range withoutUserNS {
 		cases = append(cases, shell(fmt.Sprintf("set %d", i), guest.Root, w.set))
 		add(w.scenarios)
@@ -276,12 +282,14 @@ func checkProduct(t *testing.T, k Kernel, rows []Expectation, got map[string]Res
 		if row.Kernel != k.Name {
 			continue
 		}
-		r := got["verify "+string(row.Backend)+" as "+row.User]
-		for _, diff := range Check(row, r) {
-			t.Errorf("%s as %s: %s", row.Backend, row.User, diff)
+		for _, diff := range Check(row, got[row.verifyName()]) {
+			t.Errorf("%s: %s", row.verifyName(), diff)
 		}
 	}
 	checkScenarios(t, k, scenarios, got)
+	for _, user := range everyone {
+		checkNetwork(t, user, redirect.ModeNAT, got)
+	}
 	for _, w := range withoutUserNS {
 		checkScenarios(t, k, w.scenarios, got)
 	}

@@ -20,8 +20,8 @@ type Need struct {
 }
 
 // Apply confines the process for good: no core file and no debugger of the same user, no new rights by exec, no file
-// written or grown, no program started and no TCP port bound
-// (MPTCP aside) where the kernel has Landlock. It works on all threads.
+// grown; and with Landlock no other file read, none written, no program started and no TCP port bound (MPTCP aside). It
+// works on all threads. A kernel with less Landlock, or none, is no error: Lacking says what stays open there.
 func Apply(n Need) error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("make the process undumpable: %w", err)
@@ -59,7 +59,7 @@ func limits(n Need) error {
 	return nil
 }
 
-// files leaves reading only, where Landlock is in the kernel. Without it the process relies on its user's rights.
+// files leaves reading only, as far as the Landlock of the kernel goes.
 func files(read []string) error {
 	config := landlock.V9
 	config.HandledAccessNet = lockcall.AccessNetBindTCP

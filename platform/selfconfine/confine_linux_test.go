@@ -43,15 +43,23 @@ func confined(dir string) []string {
 	var limit syscall.Rlimit
 	syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit)
 	check("descriptors", limit.Max == 64, fmt.Errorf("%d", limit.Max))
-	if abi, err := lockcall.LandlockGetABIVersion(); err != nil || abi < 4 {
+	abi, err := lockcall.LandlockGetABIVersion()
+	if err != nil || abi < filesABI {
 		return out // the limits are all there is
 	}
-	_, err := os.ReadFile(filepath.Join(dir, "shut"))
+	_, err = os.ReadFile(filepath.Join(dir, "shut"))
 	check("read another file", errors.Is(err, fs.ErrPermission), err)
 	check("write", errors.Is(os.WriteFile(filepath.Join(open, "new"), nil, 0o600), fs.ErrPermission), nil)
 	check("remove", os.Remove(filepath.Join(open, "file")) != nil, nil)
 	err = exec.Command("/bin/true").Run()
 	check("start a program", errors.Is(err, fs.ErrPermission), err)
+	if abi >= truncateABI {
+		err = os.Truncate(filepath.Join(open, "file"), 0)
+		check("cut off", errors.Is(err, fs.ErrPermission), err)
+	}
+	if abi < tcpABI {
+		return out
+	}
 	plain := net.ListenConfig{}
 	plain.SetMultipathTCP(false) // Landlock does not judge MPTCP
 	_, err = plain.Listen(context.Background(), "tcp4", "127.0.0.1:1")

@@ -13,10 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"coworker/enforce"
+	"coworker/enforce/landlock"
 	"coworker/enforce/probe"
 	"coworker/enforce/redirect"
 	"coworker/netproxy/control"
 	"coworker/netproxy/flow"
+	"coworker/platform/selfconfine"
 )
 
 // Egress says what a session with a network may reach, and who is asked about the rest.
@@ -129,6 +131,18 @@ func (e *egress) start(made *enforce.Egress) error {
 	case <-time.After(proxyLimit):
 		return fmt.Errorf("the proxy was not ready within %v", proxyLimit)
 	}
+}
+
+// notes say what this kernel cannot do for the proxy.
+func (e *egress) notes() []string {
+	if e == nil {
+		return nil
+	}
+	abi, _ := landlock.ABI() // why there is none makes no difference to the proxy
+	if lacking := selfconfine.Lacking(abi); lacking != "" {
+		return []string{"the process of the proxy is less confined: " + lacking}
+	}
+	return nil
 }
 
 // targets is what the battery asks the proxy for. A name beside the probe's must be refused, unless every name is allowed.

@@ -299,7 +299,7 @@ func (s *Session) admit(ctx context.Context, proved *wire.Proved, probes []enfor
 	s.attestation = Attestation{
 		Version: 1, Backend: s.options.Backend.Name(), Level: verdict.Level, Walls: verdict.Walls, Missing: verdict.Missing,
 		Probes: probes, Limits: limits, Landlock: proved.LandlockABI, Rights: proved.Rights,
-		Kernel: kernelRelease(), Cell: CellDigest, Proxy: s.proxyDigest(), SpecDigest: s.attestation.SpecDigest, Notes: s.cell.Notes,
+		Kernel: kernelRelease(), Cell: CellDigest, Proxy: s.proxyDigest(), SpecDigest: s.attestation.SpecDigest, Notes: slices.Concat(s.cell.Notes, s.egress.notes()),
 	}
 	document, err := json.Marshal(s.attestation)
 	if err != nil {

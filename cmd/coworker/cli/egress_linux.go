@@ -122,11 +122,16 @@ func proxyEnviron(host wallspec.Host) []string {
 // summariseNet tells what was refused, each with the smallest flag that would allow it.
 func (x *execution) summariseNet() {
 	const most = 10
-	n := 0
+	if watched := x.report.Watching; slices.Contains(watched, string(flow.Proxy)) && !slices.Contains(watched, string(flow.Transparent)) {
+		x.note("note", "programs that ignore the proxy variables reach nothing: this kernel has no nf_tables with NAT, or its modules are not loaded",
+			"as root: modprobe -a nft_chain_nat nft_redir; coworker sandbox verify --net allowlist tells what is missing")
+	}
+	n, told := 0, map[string]bool{}
 	for _, d := range x.report.Denials {
-		if d.Source != "proxy" && d.Source != "dns" && d.Source != "transparent" {
-			continue
+		if d.Source != "proxy" && d.Source != "dns" && d.Source != "transparent" || told[d.What+d.Needed] {
+			continue // what was tried on two ways is one line
 		}
+		told[d.What+d.Needed] = true
 		if n++; n <= most {
 			hint := ""
 			if d.Needed != "" {

@@ -17,6 +17,7 @@ type verification struct {
 	Probes   []probeResult                      `json:"probes"`
 	Kernel   string                             `json:"kernel"`
 	Versions map[string]string                  `json:"versions"`
+	Notes    []string                           `json:"notes,omitempty"` // what this kernel cannot do, no wall being in question
 	Error    string                             `json:"error,omitempty"` // why there was nothing to verify
 
 	limits  []enforce.Limit
@@ -68,6 +69,9 @@ func (v *verification) print(w io.Writer, s style, wanted enforce.Level) {
 		if !l.Active {
 			fmt.Fprintf(w, "\nlimit %s is not in force: %s\n", visible(l.Name), visible(l.Detail))
 		}
+	}
+	for _, text := range v.Notes {
+		fmt.Fprintf(w, "\nnote: %s\n", indented(text))
 	}
 	verdict := s.good("reached")
 	if v.Level < wanted {

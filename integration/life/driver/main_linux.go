@@ -104,6 +104,12 @@ func (d *driver) one(ctx context.Context, program *os.File) (err error) {
 	if err != nil {
 		return err
 	}
+	if o.Egress != nil {
+		if o.Egress.Program, err = session.OpenProxy(); err != nil {
+			return err
+		}
+		defer o.Egress.Program.Close()
+	}
 	o.Spec.Fault = d.Fault
 	o.Spec.Limits.Named = d.Named
 	s, err := session.Open(ctx, o)

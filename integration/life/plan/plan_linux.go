@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"coworker/enforce"
+	"coworker/netproxy/control"
 	"coworker/runtime/session"
 )
 
@@ -26,6 +27,7 @@ type Place struct {
 	Level      string // minimum; "" is enforced
 	ReadOnly   bool
 	OneCommand bool
+	Network    bool // the session has a proxy; Options leaves its program to the caller
 }
 
 // New lays a place out below dir, which belongs to the caller.
@@ -63,10 +65,15 @@ func (p Place) Options(program *os.File) (session.Options, error) {
 	if err != nil {
 		return session.Options{}, err
 	}
+	net, egress := enforce.NetNone, (*session.Egress)(nil)
+	if p.Network {
+		net, egress = enforce.NetAllowlist, &session.Egress{Config: control.Config{Allow: []string{"ok.test"}}}
+	}
 	uid, gid := os.Geteuid(), os.Getegid()
 	return session.Options{
+		Egress: egress,
 		Spec: enforce.Spec{
-			Workspace: p.Workspace, Trees: []enforce.Tree{tree}, Net: enforce.NetNone,
+			Workspace: p.Workspace, Trees: []enforce.Tree{tree}, Net: net,
 			Identity:  enforce.Identity{UID: uid, GID: gid, Name: "me", Home: p.Home},
 			Env:       []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + p.Home, "LANG=C.UTF-8"},
 			HomeStore: p.Store, HomeDirs: []string{".cache", ".local/share"},

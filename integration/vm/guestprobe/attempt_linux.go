@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net/http"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,6 +15,9 @@ var attempts = map[string]func(arg string) error{
 	"set-clock":  setClock,
 	"kexec":      unloadKexec,
 	"abstract":   connectAbstract,
+	"get":        func(url string) error { return get(url, nil) },
+	"get-proxy":  func(url string) error { return get(url, http.ProxyFromEnvironment) },
+	"look-up":    lookUp,
 }
 
 // truncate cuts a file to the length it has.

@@ -78,8 +78,11 @@ func main() {
 
 // attempt makes one attempt of the product's cases, or holds the socket that one of them connects to.
 func attempt(name, arg string) error {
-	if name == "listen" {
+	switch name {
+	case "listen":
 		return listenAbstract(arg)
+	case "serve":
+		return serveWeb(arg)
 	}
 	try, ok := attempts[name]
 	if !ok {

@@ -1,0 +1,356 @@
+package vm
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"coworker/enforce"
+	"coworker/enforce/redirect"
+	"coworker/integration/vm/guest"
+)
+
+// redirectModules are what leads programs that know of no proxy to it. A guest loads no module by itself: it has no
+// modprobe and no /lib/modules.
+var redirectModules = []string{"nf_tables", "nft_chain_nat", "nft_redir"}
+
+// Addresses of documentation (RFC 5737) on both ends of the pair of interfaces that leaves the guest's own network.
+const (
+	nearAddress = "203.0.113.1"
+	farAddress  = "203.0.113.10"
+)
+
+// prepareNetwork makes the outside: a network namespace behind a pair of interfaces, and a name for its address.
+const prepareNetwork = `set -e
+ip netns add far
+ip link add near type veth peer name far0
+ip link set far0 netns far
+ip address add ` + nearAddress + `/24 dev near; ip link set near up
+ip -n far address add ` + farAddress + `/24 dev far0; ip -n far link set far0 up
+echo ` + farAddress + ` ok.test >>/etc/hosts`
+
+// serveScript runs the server outside for as long as a case. The case is root's, because nobody else gets into the
+// namespace; what a case is about runs as its user.
+const serveScript = `
+ip netns exec far guestprobe serve ` + farAddress + ` >/run/served & SERVER=$!
+trap 'kill $SERVER' EXIT
+until grep -q listening /run/served || ! kill -0 $SERVER; do usleep 20000; done
+`
+
+// asUser is the script of a case of root's that goes on as a user.
+func asUser(name, user, script string) Case {
+	c := bash(name, guest.Root, serveScript+`bash -c "$SCRIPT"`)
+	c.Env = []string{"SCRIPT=" + script}
+	if user == guest.Worker {
+		id := fmt.Sprint(guest.WorkerUID)
+		c = bash(name, guest.Root, serveScript+"setpriv --reuid "+id+" --regid "+id+` --clear-groups bash -c "$SCRIPT"`)
+		c.Env = []string{"SCRIPT=" + script, "HOME=/home/" + guest.Worker, "XDG_RUNTIME_DIR=/run/user/" + id}
+	}
+	c.Name = name + " as " + user
+	return c
+}
+
+// A request is one thing that a program inside tries to reach.
+type request struct {
+	name, script string
+	nat, none    string // part of the message with a redirect and without, whatever way the connection ends; empty when it must work
+	outside      bool   // works outside, as the control
+}
+
+// Without a redirect a synthetic address is one that nothing leads to.
+const unreachable = "network is unreachable"
+
+var requests = []request{
+	{"https without proxy variables", `guestprobe get https://ok.test/`, "", unreachable, true},
+	{"http without proxy variables", `guestprobe get http://ok.test/`, "", unreachable, true},
+	{"http by the C library", `exec 3<>/dev/tcp/ok.test/80 && printf 'GET / HTTP/1.0\r\nHost: ok.test\r\n\r\n' >&3 && grep -q hello <&3`, "", "Network is unreachable", true},
+	{"https through the proxy", `guestprobe get-proxy https://ok.test/`, "", "", true},
+	{"http through the proxy", `guestprobe get-proxy http://ok.test/`, "", "", true},
+	{"resolver", `guestprobe look-up ok.test | grep -q ^198.18.`, "", "", false},
+	{"another name", `guestprobe get https://evil.test/`, "no such host", "no such host", false},
+	{"another name through the proxy", `guestprobe get-proxy https://evil.test/`, "not on the allow list", "not on the allow list", false},
+	{"another port", `guestprobe get http://ok.test:8080/`, "ok.test:8080", unreachable, true},
+	{"another port through the proxy", `guestprobe get-proxy http://ok.test:8080/`, "403 not on the allow list", "403 not on the allow list", true},
+	{"address of the server", `guestprobe get http://` + farAddress + `/`, unreachable, unreachable, true},
+}
+
+func requestLines() string {
+	var lines strings.Builder
+	for _, r := range requests {
+		lines.WriteString(trial{name: r.name, script: r.script}.line())
+	}
+	return lines.String()
+}
+
+// networkCases run as both users: one session with the clients inside, and what is told about it.
+func networkCases() []Case {
+	cases := []Case{bash("prepare network", guest.Root, prepareNetwork)}
+	for _, user := range everyone {
+		inside := asUser("clients", user, `cd ~/repo; coworker exec -w --report ~/net.json \
+			--allow ok.test:443=203.0.113.0/24 --allow ok.test:80=203.0.113.0/24 -- bash -c "$REQUESTS"`)
+		inside.Env = append(inside.Env, "REQUESTS="+requestLines())
+		outside := asUser("clients outside", user, requestLines())
+		cases = append(cases, inside, outside,
+			bash("net report", user, `cat ~/net.json`),
+			bash("net log", user, `coworker net log --json --limit 200`))
+	}
+	return cases
+}
+
+// netReport is what the cases read of --report.
+type netReport struct {
+	Level    string   `json:"level"`
+	Watching []string `json:"watching"`
+	Egress   []struct {
+		Host    string `json:"host"`
+		Addr    string `json:"addr"`
+		Port    uint16 `json:"port"`
+		Verdict string `json:"verdict"`
+		Rule    string `json:"rule"`
+		Source  string `json:"source"`
+		BytesIn int64  `json:"bytes_in"`
+	} `json:"egress"`
+	Denials []struct {
+		Wall   string `json:"wall"`
+		What   string `json:"what"`
+		Needed string `json:"needed"`
+		Source string `json:"source"`
+	} `json:"denials"`
+}
+
+// netRow is what the cases read of `coworker net log`.
+type netRow struct {
+	Host    string `json:"host"`
+	Verdict string `json:"verdict"`
+	Source  string `json:"source"`
+	Level   string `json:"level"`
+}
+
+// checkNetwork holds what the clients of one user met, and what was told about it, against what the redirect allows.
+func checkNetwork(t *testing.T, user string, mode redirect.Mode, got map[string]Result) {
+	t.Helper()
+	r := got["clients as "+user]
+	inside, outside := trialLines(r), trialLines(got["clients outside as "+user])
+	failed := r.Exit != 0
+	for _, q := range requests {
+		want := q.nat
+		if mode == redirect.ModeNone {
+			want = q.none
+		}
+		if want == "" {
+			want = "worked"
+		}
+		if text := inside[q.name]; text == "" || !strings.Contains(text, want) {
+			failed = true
+			t.Errorf("%q as %s inside: %q, want %q", q.name, user, text, want)
+		}
+		if works := outside[q.name] == "worked"; works != q.outside {
+			failed = true
+			t.Errorf("control %q as %s outside: %q", q.name, user, outside[q.name])
+		}
+	}
+	if said := strings.Contains(string(r.Stderr), "programs that ignore the proxy variables reach nothing"); said != (mode == redirect.ModeNone) {
+		failed = true
+		t.Errorf("the missing redirect is told: %t", said)
+	}
+	if failed {
+		t.Logf("%v\n%v", r, got["clients outside as "+user])
+	}
+	checkNetReport(t, user, mode, got["net report as "+user])
+	checkNetLog(t, mode, got["net log as "+user])
+}
+
+// sourcesOf are the ways on which clients reach what is allowed.
+func sourcesOf(mode redirect.Mode) []string {
+	if mode == redirect.ModeNone {
+		return []string{"proxy"}
+	}
+	return []string{"proxy", "transparent"}
+}
+
+func checkNetReport(t *testing.T, user string, mode redirect.Mode, r Result) {
+	t.Helper()
+	var report netReport
+	if err := json.Unmarshal(r.Stdout, &report); err != nil {
+		t.Errorf("%v: %v", r, err)
+		return
+	}
+	before := t.Failed()
+	if report.Level != enforce.Enforced.String() {
+		t.Errorf("level %q as %s", report.Level, user)
+	}
+	for _, source := range []string{"proxy", "dns", "transparent"} {
+		if watched := slices.Contains(report.Watching, source); watched != (source != "transparent" || mode == redirect.ModeNAT) {
+			t.Errorf("watching %q as %s: %t", source, user, watched)
+		}
+	}
+	for _, source := range sourcesOf(mode) {
+		for _, port := range []uint16{80, 443} {
+			found := false
+			for _, e := range report.Egress {
+				rule := fmt.Sprintf("ok.test:%d=203.0.113.0/24", port)
+				found = found || e.Host == "ok.test" && e.Port == port && e.Source == source && e.Verdict == "allow" &&
+					strings.HasPrefix(e.Addr, farAddress) && e.Rule == rule && e.BytesIn > 0
+			}
+			if !found {
+				t.Errorf("no flow to port %d by the source %s as %s", port, source, user)
+			}
+		}
+	}
+	for _, source := range []string{"dns", "proxy"} {
+		found := false
+		for _, d := range report.Denials {
+			found = found || d.Wall == string(enforce.NetEgress) && d.Source == source && strings.Contains(d.What, "evil.test") && strings.HasPrefix(d.Needed, "--allow evil.test")
+		}
+		if !found {
+			t.Errorf("no denial of evil.test by the source %s as %s", source, user)
+		}
+	}
+	if !before && t.Failed() {
+		t.Logf("%s", r.Stdout)
+	}
+}
+
+func checkNetLog(t *testing.T, mode redirect.Mode, r Result) {
+	t.Helper()
+	var rows []netRow
+	if err := json.Unmarshal(r.Stdout, &rows); err != nil {
+		t.Errorf("%v: %v", r, err)
+		return
+	}
+	before := t.Failed()
+	wanted := []netRow{{"evil.test", "deny", "dns", "enforced"}, {"evil.test:443", "deny", "proxy", "enforced"}, {"ok.test:8080", "deny", "proxy", "enforced"}}
+	for _, source := range sourcesOf(mode) {
+		wanted = append(wanted, netRow{"ok.test:80", "allow", source, "enforced"}, netRow{"ok.test:443", "allow", source, "enforced"})
+	}
+	for _, want := range wanted {
+		if !slices.Contains(rows, want) {
+			t.Errorf("net log lacks %+v", want)
+		}
+	}
+	if !before && t.Failed() {
+		t.Logf("%s", r.Stdout)
+	}
+}
+
+// stages load what the redirect needs, piece by piece. Below each a session must start, without a redirect until the
+// last; says is what the report tells about the cause.
+var stages = []struct{ modules, says string }{
+	{"", "open NETLINK_NETFILTER: "},
+	{"nfnetlink", "list the tables of nf_tables: "},
+	{"libcrc32c nf_tables", "redirect TCP with nf_tables: "},
+	{"nf_defrag_ipv4 nf_defrag_ipv6 nf_conntrack nf_nat nft_chain_nat", "redirect TCP with nf_tables: "},
+	{"nft_redir", ""},
+}
+
+// loadScript loads modules of guest.ModuleDir. What is built into the kernel has no file there.
+func loadScript(modules string) string {
+	return "for m in " + modules + "; do f=" + guest.ModuleDir + `/$m.ko; [ ! -e $f ] || insmod $f || exit; done`
+}
+
+// networkRow is the row of a kernel for a session with a network, and what becomes of it without a redirect.
+func networkRow(t *testing.T, k Kernel, user string, mode redirect.Mode) Expectation {
+	t.Helper()
+	row, err := Expected(k.Name, user, enforce.Native, enforce.NetAllowlist)
+	if err != nil {
+		t.Fatal(err)
+	}
+	row.Redirect = mode
+	return row
+}
+
+func named(c Case, name string) Case {
+	c.Name = name + ": " + c.Name
+	return c
+}
+
+// TestNetworkWithoutModules: a kernel that cannot redirect still has sessions with a network, for programs that look at
+// the proxy variables.
+func TestNetworkWithoutModules(t *testing.T) {
+	k := Kernels()[1]
+	cases := append([]Case{bash("prepare", guest.Root, prepareScript)}, networkCases()...)
+	for i, s := range stages {
+		stage := fmt.Sprint("stage ", i)
+		cases = append(cases, bash(stage, guest.Root, loadScript(s.modules)))
+		for _, user := range everyone {
+			cases = append(cases, named(verifyCase(networkRow(t, k, user, "")), stage))
+		}
+	}
+	got := boot(t, k, Guest{Files: standardFiles(t), Modules: []string{"overlay", "veth"}, Loadable: redirectModules, Cases: cases})
+	for _, user := range everyone {
+		checkNetwork(t, user, redirect.ModeNone, got)
+	}
+	for i, s := range stages {
+		stage := fmt.Sprint("stage ", i)
+		if r := got[stage+" as root"]; r.Exit != 0 {
+			t.Errorf("loading: %v", r)
+		}
+		mode := redirect.ModeNone
+		if i == len(stages)-1 {
+			mode = redirect.ModeNAT
+		}
+		for _, user := range everyone {
+			row := networkRow(t, k, user, mode)
+			r := got[stage+": "+row.verifyName()]
+			for _, diff := range Check(row, r) {
+				t.Errorf("%s: %s: %s", stage, row.verifyName(), diff)
+			}
+			checkCause(t, stage, s.says, r)
+		}
+	}
+}
+
+// checkCause wants the missing redirect explained, or not mentioned where there is one.
+func checkCause(t *testing.T, stage, says string, r Result) {
+	t.Helper()
+	report, err := ParseReport(r.Stdout)
+	if err != nil {
+		t.Errorf("%s: %v", stage, err)
+		return
+	}
+	const about = "programs that ignore the proxy variables reach nothing: "
+	told := ""
+	for _, note := range report.Notes {
+		if text, ok := strings.CutPrefix(note, about); ok {
+			told = text
+		}
+	}
+	if !strings.HasPrefix(told, says) || (told == "") != (says == "") {
+		t.Errorf("%s: the report tells the cause %q, want %q", stage, told, says)
+	}
+}
+
+// TestNetworkWithoutIPv6: on a kernel that was booted without IPv6 everything is there in IPv4.
+func TestNetworkWithoutIPv6(t *testing.T) {
+	k := Kernels()[0]
+	cases := append([]Case{bash("prepare", guest.Root, prepareScript)}, networkCases()...)
+	for _, user := range everyone {
+		cases = append(cases, verifyCase(networkRow(t, k, user, redirect.ModeNAT)))
+	}
+	got := boot(t, k, Guest{
+		Files: standardFiles(t), Modules: slices.Concat([]string{"overlay", "veth"}, redirectModules), Cmdline: []string{"ipv6.disable=1"},
+		Cases: append(cases, shell("ipv6", guest.Root, "ls /proc/net/if_inet6")),
+	})
+	if r := got["ipv6"]; r.Exit == 0 {
+		t.Errorf("the kernel has IPv6: %v", r)
+	}
+	for _, user := range everyone {
+		checkNetwork(t, user, redirect.ModeNAT, got)
+		row := networkRow(t, k, user, redirect.ModeNAT)
+		r := got[row.verifyName()]
+		for _, diff := range Check(row, r) {
+			t.Errorf("%s: %s", row.verifyName(), diff)
+		}
+		report, err := ParseReport(r.Stdout)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"proxy-connect6", "dns-allowed6", "redirect6", "redirect-unnamed6"} {
+			if got := report.outcome("net.egress/" + name); got != "" {
+				t.Errorf("%s as %s without IPv6: %s", name, user, got)
+			}
+		}
+	}
+}
