@@ -35,8 +35,8 @@ var faults = []struct {
 	reason string // in the record and on standard error; empty if the session goes on
 }{
 	{"killed", false, "ok.test:443", true, exitWalls, "the proxy ended: signal: killed"},
-	{"panics", true, "fault-panic.probe.internal:443", false, exitWalls, "the proxy ended"},
-	{"closes its listeners", true, "fault-close.probe.internal:443", false, exitWalls, "the proxy ended"},
+	{"panics", true, "fault-panic.probe.internal:443", false, exitWalls, "the proxy ended: exit status 2: panic: a fault that was asked for"},
+	{"closes its listeners", true, "fault-close.probe.internal:443", false, exitWalls, "the proxy ended: exit status 1: coworker-proxy: accept on"},
 	{"panic asked of a release", false, "fault-panic.probe.internal:443", false, exitFine, ""},
 	{"closing asked of a release", false, "fault-close.probe.internal:443", false, exitFine, ""},
 	{"nothing asked of a faulty build", true, "ok.test:443", false, exitFine, ""},

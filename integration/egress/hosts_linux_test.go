@@ -27,7 +27,7 @@ type hosts struct {
 	n       *namespaces
 	targets targets
 	near    map[string]*atomic.Int64 // what reached servers of the host itself, by name
-	asked   sync.Map                 // names in questions to the world's name servers
+	asked   sync.Map                 // names in questions to the world's name servers; true: for an address
 }
 
 // targets is what the smuggler is told; see its type target.
@@ -204,33 +204,36 @@ var rebound = map[string]string{
 	"rebind-loopback.test.": "127.0.0.1", "rebind-metadata.test.": "169.254.169.254", "rebind-private.test.": "10.0.0.9", "rebind-host.test.": "198.51.100.9",
 }
 
+// addressOf is the world's answer for a name; before says that it was asked for already.
+func addressOf(name string, before bool) string {
+	later, changes := rebound[name]
+	switch known := addresses[name]; {
+	case changes && before:
+		return later
+	case changes:
+		return "203.0.113.15"
+	case strings.HasSuffix(name, ".wild.test."):
+		return addresses["raw.test."]
+	case known != "":
+		return known
+	}
+	return "198.51.100.9"
+}
+
 // serveNames is the name server of the world.
 func (h *hosts) serveNames(t testing.TB) {
 	t.Helper()
-	var mu sync.Mutex
-	before := map[string]bool{}
 	answer := func(w dns.ResponseWriter, q *dns.Msg) {
 		m := new(dns.Msg)
 		m.SetReply(q)
 		for _, one := range q.Question {
-			h.asked.Store(strings.ToLower(one.Name), true)
-		}
-		if len(q.Question) == 1 && q.Question[0].Qtype == dns.TypeA {
-			name := strings.ToLower(q.Question[0].Name)
-			address, known := addresses[name]
-			if later, changes := rebound[name]; changes {
-				mu.Lock()
-				address, known = "203.0.113.15", true
-				if before[name] {
-					address = later
-				}
-				before[name] = true
-				mu.Unlock()
+			name := strings.ToLower(one.Name)
+			if one.Qtype != dns.TypeA {
+				h.asked.LoadOrStore(name, false)
+				continue
 			}
-			if !known {
-				address = "198.51.100.9"
-			}
-			m.Answer = append(m.Answer, &dns.A{Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET}, A: net.ParseIP(address)})
+			before, _ := h.asked.Swap(name, true)
+			m.Answer = append(m.Answer, &dns.A{Hdr: dns.RR_Header{Name: one.Name, Rrtype: dns.TypeA, Class: dns.ClassINET}, A: net.ParseIP(addressOf(name, before == true))})
 		}
 		if err := w.WriteMsg(m); err != nil && !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ECONNRESET) {
 			t.Logf("name server: %v", err)

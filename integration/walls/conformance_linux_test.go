@@ -62,7 +62,7 @@ func TestConformanceNotices(t *testing.T) {
 		t.Errorf("complaints %q, want one on 042 and one on 400", got)
 	}
 	known := newIndex(t)
-	for _, bad := range []string{"no-such-attempt", "no-such-*", "TestNoSuch", "TestGit/no-such", "enforce/probe.TestNoSuch", "no/such.TestMain"} {
+	for _, bad := range []string{"no-such-attempt", "no-such-*", "TestNoSuch", "TestGit/no-such", "enforce/probe.TestNoSuch", "no/such.TestMain", "egress:no-such", "egress:no-such-*"} {
 		if _, err := known.find(bad); err == nil {
 			t.Errorf("case %q was found", bad)
 		}
@@ -72,6 +72,7 @@ func TestConformanceNotices(t *testing.T) {
 // index knows every case that can be named.
 type index struct {
 	attempts []string
+	waysOut  []string                   // of integration/egress
 	tests    map[string]bool            // of this package
 	tables   map[string]map[string]bool // rows of the tests that have a table
 }
@@ -83,6 +84,9 @@ func newIndex(t testing.TB) *index {
 	x := &index{attempts: attemptNames(t), tables: map[string]map[string]bool{}}
 	var err error
 	if x.tests, err = testsIn("."); err != nil {
+		t.Fatal(err)
+	}
+	if x.waysOut, err = waysOut(); err != nil {
 		t.Fatal(err)
 	}
 	add := func(test, row string) {
@@ -107,6 +111,21 @@ func newIndex(t testing.TB) *index {
 		add("TestLife", e.name)
 	}
 	return x
+}
+
+// waysOut lists the attempts of integration/egress, whose own test compares the list with its program.
+func waysOut() ([]string, error) {
+	data, err := os.ReadFile("../egress/ways.txt")
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for line := range strings.Lines(string(data)) {
+		if name, _, ok := strings.Cut(line, " | "); ok && !strings.HasPrefix(line, "#") {
+			names = append(names, name)
+		}
+	}
+	return names, nil
 }
 
 // testsIn lists the test functions of a folder.
@@ -141,17 +160,29 @@ func (x *index) find(name string) ([]string, error) {
 	case strings.HasPrefix(name, "Test"):
 		return nil, x.findTest(name)
 	}
-	prefix, wild := strings.CutSuffix(name, "*")
-	var found []string
-	for _, a := range x.attempts {
-		if a == name || wild && strings.HasPrefix(a, prefix) {
-			found = append(found, a)
+	if way, ok := strings.CutPrefix(name, "egress:"); ok {
+		if len(named(x.waysOut, way)) == 0 {
+			return nil, fmt.Errorf("there is no way out %q", way)
 		}
+		return nil, nil
 	}
+	found := named(x.attempts, name)
 	if len(found) == 0 && !(name == "setuid-program" && os.Geteuid() != 0) {
 		return nil, fmt.Errorf("there is no attempt %q", name)
 	}
 	return found, nil
+}
+
+// named lists the names that a case stands for.
+func named(all []string, name string) []string {
+	prefix, wild := strings.CutSuffix(name, "*")
+	var found []string
+	for _, a := range all {
+		if a == name || wild && strings.HasPrefix(a, prefix) {
+			found = append(found, a)
+		}
+	}
+	return found
 }
 
 func (x *index) findTest(name string) error {

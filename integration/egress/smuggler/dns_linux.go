@@ -84,6 +84,7 @@ func resolvers() []attempt {
 			return ask(strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString([]byte(m)))+"."+denied, typeA)
 		}),
 		asks("under-allowed", func(m string) query { return ask(m+".ok.test", typeA) }),
+		asks("under-star", func(m string) query { return ask(m+".wild.test", typeA) }),
 		asks("beside-allowed", func(m string) query { return ask(m+"ok.test", typeA) }),
 		asks("allowed-txt", func(m string) query {
 			q := ask("ok.test", typeTXT)

@@ -53,7 +53,7 @@ type outcome struct {
 }
 
 func attempts() []attempt {
-	return slices.Concat(streams(), datagrams(), wideAddresses(), multicasts(), families(), fastOpens(), options(), addressTricks(), writes(),
+	return slices.Concat(streams(), datagrams(), wideAddresses(), multicasts(), families(), otherFamilies(), fastOpens(), options(), addressTricks(), writes(),
 		resolvers(), foreignResolvers(), unixWays(), descriptors(), netlinks(), interfaces(), processes(),
 		connects(), oddTargets(), plainRequests(), smuggled(), hellos(), socksWays(), synthetics(), servers(), allowed())
 }

@@ -1,6 +1,5 @@
 //go:build !linux
 
-// Smuggler runs on Linux only.
 package main
 
 import (

@@ -172,21 +172,23 @@ func ownListener() (fd, port int, err error) {
 	return fd, sa.(*unix.SockaddrInet4).Port, nil
 }
 
+// connected writes to a datagram socket that has a peer.
+func connected(name string, write func(fd int, mark string) error) attempt {
+	return attempt{name, func(t *target, mark string) error {
+		fd, to, err := open(t.Net["udp-far4"], unix.SOCK_DGRAM, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		if err := unix.Connect(fd, to); err != nil {
+			return err
+		}
+		return write(fd, mark)
+	}}
+}
+
 // writes get bytes into a socket by other calls than send.
 func writes() []attempt {
-	connected := func(name string, write func(fd int, mark string) error) attempt {
-		return attempt{name, func(t *target, mark string) error {
-			fd, to, err := open(t.Net["udp-far4"], unix.SOCK_DGRAM, 0)
-			if err != nil {
-				return err
-			}
-			defer unix.Close(fd)
-			if err := unix.Connect(fd, to); err != nil {
-				return err
-			}
-			return write(fd, mark)
-		}}
-	}
 	return []attempt{
 		connected("corked", func(fd int, mark string) error {
 			if err := unix.SetsockoptInt(fd, unix.IPPROTO_UDP, udpCork, 1); err != nil {

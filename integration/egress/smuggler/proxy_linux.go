@@ -277,6 +277,8 @@ func allowed() []attempt {
 			defer a.conn.Close()
 			return a.wanted()
 		}},
+		// A rule with a star lets the words below it go to the name servers of that domain, as soon as one is connected to.
+		{"allowed-name-under-star", func(t *target, mark string) error { return tunnel(t, mark+".wild.test:7000", "") }},
 		{"allowed-redirected", func(t *target, mark string) error { return sayTo(t, "raw.test", "7000", mark) }},
 	}
 }
