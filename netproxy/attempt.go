@@ -38,7 +38,7 @@ func denied(reason, needed string) *refusal {
 // begin makes the attempt that decide judges. A host that could not be read is zero.
 func (e *engine) begin(src flow.Source, protocol string, p place) *attempt {
 	a := &attempt{e: e, place: p}
-	a.rec = flow.Record{Source: src, Protocol: protocol, Port: p.port, Begun: time.Now(), Verdict: flow.Deny}
+	a.rec = flow.Record{Source: src, Protocol: protocol, Port: p.port, Begun: time.Now(), Verdict: flow.Deny, Battery: !e.settled.Load()}
 	if !p.host.IsZero() {
 		a.rec.Host = p.host.String()
 	}

@@ -34,6 +34,7 @@ type refusalKey struct {
 	port     uint16
 	protocol string
 	reason   string
+	battery  bool
 }
 
 // newRecorder starts the writer; broke is called once if the line breaks.
@@ -70,7 +71,7 @@ func (r *recorder) count(rec flow.Record) {
 
 // first says that a refusal is told now, and counts it otherwise. A full table counts under a record without a host.
 func (r *recorder) first(rec *flow.Record) bool {
-	key := refusalKey{rec.Source, rec.Host, rec.Port, rec.Protocol, rec.Reason}
+	key := refusalKey{rec.Source, rec.Host, rec.Port, rec.Protocol, rec.Reason, rec.Battery}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if sum := r.refusals[key]; sum != nil {

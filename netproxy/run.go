@@ -198,10 +198,16 @@ func (e *engine) run(ctx context.Context, cancel func(), o Options) error {
 
 // resolve serves the resolver inside until ctx ends.
 func (e *engine) resolve(ctx context.Context, o Options) {
-	r := &dns.Resolver{Names: e.names, Decide: e.judgeName, Report: e.records.count, IPv6: e.cfg.IPv6}
+	r := &dns.Resolver{Names: e.names, Decide: e.judgeName, Report: e.asked, IPv6: e.cfg.IPv6}
 	if err := r.Serve(ctx, o.NameUDP, o.NameTCP); err != nil {
 		e.breakOff(err)
 	}
+}
+
+// asked tells a question to the resolver.
+func (e *engine) asked(r flow.Record) {
+	r.Battery = !e.settled.Load()
+	e.records.count(r)
 }
 
 // judgeName lets the probe's name pass until settle.

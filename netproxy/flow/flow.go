@@ -54,6 +54,8 @@ type Record struct {
 	Duration time.Duration `json:"duration_ns"`
 	// Count is how many equal refusals this record stands for; 1 for everything else.
 	Count int `json:"count"`
+	// Battery: it began before the walls were proved, so it is a probe's.
+	Battery bool `json:"battery,omitempty"`
 	// Broken says why an allowed flow ended early: a reset, a time limit, a second ClientHello with another name.
 	Broken string `json:"broken,omitempty"`
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -39,18 +38,17 @@ type egress struct {
 	probe   control.Probe
 	ledger  ledger
 
-	settledAt time.Time     // written before settled is closed
-	settled   chan struct{} // closed when the walls are proved: what came before was the battery
-	ready     chan struct{}
-	ended     chan struct{} // closed when the proxy says nothing more
-	readyMu   sync.Once
-	asks      chan control.Ask
-	work      sync.WaitGroup
-	asking    context.Context // ends when no question may wait any more
-	stop      context.CancelFunc
-	closing   chan struct{}
-	mu        sync.Mutex
-	endErr    error
+	settled chan struct{} // closed when the walls are proved: what came before was the battery
+	ready   chan struct{}
+	ended   chan struct{} // closed when the proxy says nothing more
+	readyMu sync.Once
+	asks    chan control.Ask
+	work    sync.WaitGroup
+	asking  context.Context // ends when no question may wait any more
+	stop    context.CancelFunc
+	closing chan struct{}
+	mu      sync.Mutex
+	endErr  error
 }
 
 // proxyLimit bounds how long a proxy may take to start and to end.
@@ -143,7 +141,6 @@ func (e *egress) settle() error {
 	if e == nil {
 		return nil
 	}
-	e.settledAt = time.Now()
 	close(e.settled)
 	if err := e.conn.Send(control.Message{Settle: &struct{}{}}); err != nil {
 		return e.died(err)
@@ -190,12 +187,11 @@ func (e *egress) receive() error {
 	}
 }
 
-// battery reports whether a record is about the probes, not about commands: the proxy may sum equal ones, and tell them
-// later. Nothing inside knows the name, and after settle nobody is answered for it.
+// battery reports whether a record is about the probes, not about commands: equal ones are summed, and told later.
 func (e *egress) battery(r *flow.Record) bool {
 	select {
 	case <-e.settled:
-		return strings.HasSuffix(r.Host, e.probe.Name) && r.Begun.Before(e.settledAt)
+		return r.Battery
 	default:
 		return true
 	}
