@@ -36,6 +36,10 @@ type Launch struct {
 	CellWire *os.File // becomes descriptor 3 of the cell; stays owned by the caller
 	Stderr   *os.File // where a crash of the cell's own code is written; stays owned by the caller
 
+	// Made is told about the sockets for the proxy as soon as they are there, while the cell still starts; nil for a Spec
+	// without a network. It must not block. The sockets belong to whoever it tells.
+	Made func(*Egress)
+
 	// Join moves a process into the session's control group; it may take some milliseconds. The
 	// cell must be in the group before it starts. A helper process that was moved so that the cell
 	// is born in the group is moved out again with Leave, before Start returns or soon after:
@@ -63,7 +67,7 @@ type Cell struct {
 	MountInfo *os.File
 	// Cover puts back a pin or a mask; nil where the backend makes no mounts.
 	Cover func(tree, rel string, kind CoverKind) error
-	// Egress holds the sockets that were made inside for the proxy; nil if the Spec asks for no network.
+	// Egress is what Launch.Made was told; nil if the Spec asks for no network.
 	Egress *Egress
 
 	// Settled waits until no process of coworker's own is in the session's control group any more.

@@ -38,17 +38,19 @@ type egress struct {
 	probe   control.Probe
 	ledger  ledger
 
-	settled chan struct{} // closed when the walls are proved: what came before was the battery
-	ready   chan struct{}
-	ended   chan struct{} // closed when the proxy says nothing more
-	readyMu sync.Once
-	asks    chan control.Ask
-	work    sync.WaitGroup
-	asking  context.Context // ends when no question may wait any more
-	stop    context.CancelFunc
-	closing chan struct{}
-	mu      sync.Mutex
-	endErr  error
+	settled    chan struct{} // closed when the walls are proved: what came before was the battery
+	begun      chan error    // gets the outcome of start; nil before begin
+	startEnded chan struct{}
+	ready      chan struct{}
+	ended      chan struct{} // closed when the proxy says nothing more
+	readyMu    sync.Once
+	asks       chan control.Ask
+	work       sync.WaitGroup
+	asking     context.Context // ends when no question may wait any more
+	stop       context.CancelFunc
+	closing    chan struct{}
+	mu         sync.Mutex
+	endErr     error
 }
 
 // proxyLimit bounds how long a proxy may take to start and to end.
@@ -65,18 +67,40 @@ func (s *Session) newEgress() *egress {
 	asking, stop := context.WithCancel(context.Background())
 	return &egress{
 		session: s, asking: asking, stop: stop, probe: control.Probe{Name: randomName(8) + ".probe.internal", Token: randomName(16)},
-		settled: make(chan struct{}), ready: make(chan struct{}), ended: make(chan struct{}), closing: make(chan struct{}),
+		settled: make(chan struct{}), ready: make(chan struct{}), startEnded: make(chan struct{}), ended: make(chan struct{}), closing: make(chan struct{}),
 		asks: make(chan control.Ask, maxAsks),
 	}
 }
 
+// begin starts the proxy while the cell starts.
+func (e *egress) begin(made *enforce.Egress) {
+	if e == nil {
+		made.Close()
+		return
+	}
+	e.begun = make(chan error, 1)
+	e.work.Go(func() {
+		e.begun <- e.start(made)
+		close(e.startEnded)
+	})
+}
+
+// started waits until the proxy accepts connections.
+func (e *egress) started() error {
+	switch {
+	case e == nil:
+		return nil
+	case e.begun == nil:
+		return errors.New("bug: a session with a network, and the backend made no sockets for its proxy")
+	}
+	return <-e.begun
+}
+
 // start forks the proxy on the sockets that were made inside, and waits until it accepts connections.
 func (e *egress) start(made *enforce.Egress) error {
-	if e == nil {
-		return nil
-	}
-	if made == nil || e.session.options.Egress == nil {
-		return errors.New("bug: a session with a network and no sockets or rules for its proxy")
+	if e.session.options.Egress == nil {
+		made.Close()
+		return errors.New("bug: a session with a network and no rules for its proxy")
 	}
 	defer made.Close() // from here on only the proxy has them
 	conn, peer, err := controlPair()
@@ -221,7 +245,15 @@ func (e *egress) stopAsking() {
 
 // close ends the proxy. The cell is dead by then, so its tunnels end, and the last records come before the end of the line.
 func (e *egress) close() error {
-	if e == nil || e.conn == nil {
+	if e == nil || e.begun == nil {
+		return nil
+	}
+	select { // a proxy that is still starting while the session fails is ended like any other
+	case <-e.startEnded:
+	case <-time.After(2 * proxyLimit):
+		return errors.New("the proxy neither started nor failed in time")
+	}
+	if e.conn == nil {
 		return nil
 	}
 	close(e.closing)

@@ -136,9 +136,11 @@ func (k *keeperLink) launch(ctx context.Context, l enforce.Launch) (*enforce.Cel
 		egress.Close()
 		return nil, err
 	}
+	if egress != nil {
+		l.Made(egress)
+	}
 	cell, err := k.startCell(l, prepared.Notes)
 	if err != nil {
-		egress.Close()
 		return nil, err
 	}
 	cell.Egress = egress

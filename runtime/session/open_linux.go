@@ -199,7 +199,7 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 	// In the group before the cell opens its first socket: a socket keeps the group of its birth.
 	launch := enforce.Launch{
 		Identity: spec.Identity, Fault: spec.Fault, Complete: func() (enforce.Spec, error) { return s.complete(ctx, scratch) },
-		Program: s.options.Program, CellWire: peer, Stderr: s.crash.writer, Join: s.group.Join, Leave: s.group.Leave,
+		Program: s.options.Program, CellWire: peer, Stderr: s.crash.writer, Made: s.egress.begin, Join: s.group.Join, Leave: s.group.Leave,
 	}
 	s.cell, err = s.options.Backend.Start(ctx, launch)
 	s.crash.started()
@@ -207,7 +207,7 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 		return err
 	}
 	s.undo(s.killCell)
-	if err := s.egress.start(s.cell.Egress); err != nil {
+	if err := s.egress.started(); err != nil {
 		return err
 	}
 	if s.attestation.SpecDigest == "" {
