@@ -23,6 +23,7 @@ func openTerminal() (*os.File, error) {
 func (x *execution) ask(ctx context.Context, q control.Ask) bool {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
+	defer context.AfterFunc(x.stop.ctx, cancel)() // Ctrl-C is no answer, and what is frozen could not end
 	x.mu.Lock()
 	s := x.session
 	x.mu.Unlock()
