@@ -18,12 +18,12 @@ import (
 // workload is one thing that clients do, with the figures of perf.md for peers, as parts of direct. They were measured
 // elsewhere, so they are printed beside ours and enter no ratio but the promise of three times.
 type workload struct {
-	name            string
-	job             clientJob
-	download        bool
-	codex, srt      float64 // measured inside their sandboxes
-	smokescreen     float64
-	squidThen       float64
+	name        string
+	job         clientJob
+	download    bool
+	codex, srt  float64 // measured inside their sandboxes
+	smokescreen float64
+	squidThen   float64
 }
 
 // clientJob is the argument of integration/load/client, whose type job explains it.

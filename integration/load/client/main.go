@@ -93,6 +93,8 @@ func (c *client) trust() error {
 func (c *client) authority() string { return net.JoinHostPort(c.Host, fmt.Sprint(c.Port)) }
 
 // secure says whether TLS is spoken with the origin.
-func (c *client) secure() bool { return c.tls != nil && c.Kind != "http" && c.Kind != "raw-new" && c.Kind != "download" }
+func (c *client) secure() bool {
+	return c.tls != nil && c.Kind != "http" && c.Kind != "raw-new" && c.Kind != "download"
+}
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
