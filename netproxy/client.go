@@ -26,7 +26,6 @@ func (e *engine) serve(ctx context.Context, conn *net.TCPConn, src flow.Source) 
 	defer c.dog.stop()
 	defer conn.Close()
 	defer c.in.release()
-	conn.SetNoDelay(true)
 	if src == flow.Transparent {
 		c.redirected()
 		return

@@ -41,7 +41,6 @@ type origin struct {
 var answers = bufioPool{size: 8 << 10}
 
 func newOrigin(c *net.TCPConn, a *attempt) *origin {
-	c.SetNoDelay(true)
 	o := &origin{conn: c, tcp: c, place: a.place, rule: a.rule.Rule, addr: a.rec.Addr, resolvedBy: a.rec.ResolvedBy, headLeft: -1}
 	o.br = answers.get(o)
 	return o

@@ -17,7 +17,7 @@ const (
 )
 
 // recorder tells the supervisor every attempt. Equal refusals are told once at first and then in sums, so that a loop
-// inside cannot flood it.
+// inside cannot flood it; equal flows are told in sums when they come in great numbers.
 type recorder struct {
 	send  func([]control.Message) error
 	broke func(error)
@@ -26,6 +26,7 @@ type recorder struct {
 
 	mu       sync.Mutex
 	refusals map[refusalKey]*flow.Record // Count: how many are not told yet
+	kinds    map[flowKey]*kind
 }
 
 type refusalKey struct {
@@ -39,7 +40,7 @@ type refusalKey struct {
 
 // newRecorder starts the writer; broke is called once if the line breaks.
 func newRecorder(send func([]control.Message) error, broke func(error)) *recorder {
-	r := &recorder{send: send, broke: broke, queue: make(chan flow.Record, recordQueue), done: make(chan struct{}), refusals: map[refusalKey]*flow.Record{}}
+	r := &recorder{send: send, broke: broke, queue: make(chan flow.Record, recordQueue), done: make(chan struct{}), refusals: map[refusalKey]*flow.Record{}, kinds: map[flowKey]*kind{}}
 	go r.write()
 	return r
 }
@@ -50,7 +51,7 @@ func (r *recorder) report(rec flow.Record) {
 	if rec.Count == 0 {
 		rec.Count = 1
 	}
-	if rec.Verdict == flow.Deny && !r.first(&rec) {
+	if rec.Verdict == flow.Deny && !r.first(&rec) || rec.Verdict == flow.Allow && rec.Broken == "" && r.fold(&rec) {
 		return
 	}
 	r.queue <- rec
@@ -97,7 +98,7 @@ func (r *recorder) first(rec *flow.Record) bool {
 func (r *recorder) sums() []flow.Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var out []flow.Record
+	out := r.folded()
 	for key, sum := range r.refusals {
 		if sum.Count == 0 {
 			delete(r.refusals, key)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"coworker/netproxy/tlshello"
@@ -23,8 +24,9 @@ func (c *client) relay(a *attempt, origin *net.TCPConn, w *tlshello.Watch) {
 			return
 		}
 	}
-	out := &direction{from: c.conn, to: origin, dog: c.dog, watch: w}
-	in := &direction{from: origin, to: c.conn, dog: c.dog}
+	var ended atomic.Int32
+	out := &direction{from: c.conn, to: origin, dog: c.dog, watch: w, ended: &ended}
+	in := &direction{from: origin, to: c.conn, dog: c.dog, ended: &ended}
 	var wait sync.WaitGroup
 	wait.Go(func() { out.run() })
 	in.run()
@@ -47,15 +49,18 @@ type direction struct {
 	from, to *net.TCPConn
 	dog      *watchdog
 	watch    *tlshello.Watch
+	ended    *atomic.Int32 // of the tunnel's directions
 	bytes    int64
 	err      error
 }
 
-// run ends with the sender's end of data, which is passed on, or with an error, which ends both halves.
+// run ends with the sender's end of data, which is passed on, or with an error, which ends both halves. The second end of
+// data is passed on by closing, which the caller is about to do: all has been read, so nothing is reset.
 func (d *direction) run() {
-	d.err = d.copy()
-	if d.err == nil {
-		d.to.CloseWrite()
+	if d.err = d.copy(); d.err == nil {
+		if d.ended.Add(1) == 1 {
+			d.to.CloseWrite()
+		}
 		return
 	}
 	for _, c := range []*net.TCPConn{d.from, d.to} {

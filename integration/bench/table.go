@@ -35,6 +35,7 @@ type result struct {
 	what, ours, peer, ratio string
 	value                   float64
 	budget                  budget
+	elsewhere               string // what was measured on another machine; it enters no number of ours
 }
 
 // table collects results and notes. Benchmarks run one after the other, so it needs no lock.
@@ -56,9 +57,9 @@ func (t *table) print(w io.Writer) error {
 		return nil
 	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "\nwhat\tours\tpeer\tratio\tbudget\t")
+	fmt.Fprintln(tw, "\nwhat\tours\tpeer\tratio\tbudget\t\tmeasured elsewhere")
 	for _, r := range t.results {
-		line := strings.Join([]string{r.what, r.ours, r.peer, r.ratio, r.budget.text, r.budget.verdict(r.value)}, "\t")
+		line := strings.Join([]string{r.what, r.ours, r.peer, r.ratio, r.budget.text, r.budget.verdict(r.value), r.elsewhere}, "\t")
 		fmt.Fprintln(tw, strings.TrimRight(line, "\t"))
 	}
 	for _, n := range t.notes {

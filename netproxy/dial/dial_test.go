@@ -214,3 +214,27 @@ func TestUpstreamAnswers(t *testing.T) {
 		<-done
 	}
 }
+
+func TestFresh(t *testing.T) {
+	now := time.Unix(1000, 0)
+	calls := 0
+	var failure error
+	own := fresh(func() ([]netip.Addr, error) {
+		calls++
+		return []netip.Addr{netip.AddrFrom4([4]byte{192, 0, 2, byte(calls)})}, failure
+	}, time.Second, func() time.Time { return now })
+	for _, step := range []struct {
+		pass  time.Duration
+		fails bool
+		calls int
+	}{{0, false, 1}, {time.Second - 1, false, 1}, {1, false, 2}, {time.Second, true, 3}, {0, true, 4}, {0, false, 5}, {0, false, 5}, {-time.Hour, false, 6}} {
+		now = now.Add(step.pass)
+		if failure = nil; step.fails {
+			failure = errors.New("no list")
+		}
+		got, err := own()
+		if calls != step.calls || (err != nil) != step.fails || err == nil && got[0].As4()[3] != byte(calls) {
+			t.Errorf("after %v: call %d, %v, %v; want call %d", step.pass, calls, got, err, step.calls)
+		}
+	}
+}

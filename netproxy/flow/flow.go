@@ -52,7 +52,9 @@ type Record struct {
 
 	Begun    time.Time     `json:"begun"`
 	Duration time.Duration `json:"duration_ns"`
-	// Count is how many equal refusals this record stands for; 1 for everything else.
+	// Count is how many equal attempts this record stands for: refusals after the first, and flows beyond 64 within a second
+	// that differ in nothing but time and bytes. Bytes are then sums, and Duration is from the first one's begin to the
+	// last one's end.
 	Count int `json:"count"`
 	// Battery: it began before the walls were proved, so it is a probe's.
 	Battery bool `json:"battery,omitempty"`
