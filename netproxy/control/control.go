@@ -210,7 +210,7 @@ func (c *Conn) Receive() (*Message, error) {
 	d.DisallowUnknownFields()
 	m := &Message{}
 	if err := d.Decode(m); err != nil {
-		return nil, fmt.Errorf("control message: %w", err)
+		return nil, fmt.Errorf("control message: %v", err) // not %w: an empty line would pass for the end of the line
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) || m.members() != 1 {
 		return nil, fmt.Errorf("control message with %d members or trailing data", m.members())
