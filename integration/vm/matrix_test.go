@@ -82,6 +82,7 @@ func TestMatrix(t *testing.T) {
 		t.Run(k.Name, func(t *testing.T) {
 			got := boot(t, k, Guest{
 				Files:   files,
+				Timeout: 2 * DefaultLife, // some seventy cases
 				Modules: slices.Concat([]string{"overlay", "veth"}, redirectModules),
 				Cases: slices.Concat([]Case{
 					{Name: "probe root", User: guest.Root, Argv: []string{probePath}},
