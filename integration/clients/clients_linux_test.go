@@ -18,6 +18,7 @@ type client struct {
 	flags []string // of coworker, beside --allow
 	argv  []string
 	says  string        // what stdout holds if it worked; the greeting if empty
+	sign  string        // what stderr shows of a refusal first; the name of the host if empty
 	limit time.Duration // until a refused client gives up, atOnce if 0
 }
 

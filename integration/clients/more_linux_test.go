@@ -25,10 +25,10 @@ public class Fetch {
 }
 `}, argv: []string{"java", "Fetch.java"}},
 	{name: "psql", port: "5432", argv: []string{"psql", "-X", "-A", "-t", "-h", "HOST", "-U", "test", "-c", "select 1", "postgres"}},
-	{name: "cargo", limit: retrying, files: map[string]string{
+	{name: "cargo", sign: "response 403", limit: retrying, files: map[string]string{
 		"Cargo.toml": "[package]\nname = \"project\"\nversion = \"0.1.0\"\nedition = \"2021\"\n\n[dependencies]\nfar-greeting = \"1\"\n", "src/main.rs": "fn main() {}\n",
 		".cargo/config.toml": "[source.crates-io]\nreplace-with = \"corp\"\n\n[source.corp]\nregistry = \"sparse+https://HOST/cargo/index/\"\n"},
-		argv: []string{"sh", "-c", "/usr/bin/cargo fetch -q && cat \"${CARGO_HOME:-$HOME/.cargo}\"/registry/src/*/far-greeting-1.0.0/src/lib.rs"}},
+		argv: []string{"sh", "-c", "/usr/bin/cargo fetch && cat \"${CARGO_HOME:-$HOME/.cargo}\"/registry/src/*/far-greeting-1.0.0/src/lib.rs"}},
 }
 
 // javaStore is where Debian's Java looks for authorities; its tools write it from the machine's bundle.

@@ -66,12 +66,12 @@ func (p *person) fill(host string, texts ...string) []string {
 type ended struct {
 	code     int
 	out, err string
-	told     time.Duration // until stderr named the host that is not allowed; 0 if it never did
+	told     time.Duration // until stderr showed the refusal; 0 if it never did
 	took     time.Duration
 	report   report
 }
 
-// mention is a stderr that knows when it was first told a name.
+// mention is a stderr that knows when it was first told something.
 type mention struct {
 	text  bytes.Buffer
 	name  string
@@ -113,7 +113,7 @@ func (p *person) direct(t *testing.T, c client, host string) ended {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p.finish(t, p.fill(host, c.env...), program, argv[1:]...)
+	return p.finish(t, "", p.fill(host, c.env...), program, argv[1:]...)
 }
 
 // behind runs it behind coworker, which allows one host.
@@ -134,7 +134,11 @@ func (p *person) behind(t *testing.T, c client, host string) ended {
 			p.forget(t)
 		}
 	})
-	e := p.finish(t, nil, filepath.Join(binaries, "coworker"), args...)
+	sign := existing
+	if c.sign != "" {
+		sign = c.sign
+	}
+	e := p.finish(t, sign, nil, filepath.Join(binaries, "coworker"), args...)
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatalf("no report: %v\n%s", err, e.err)
@@ -159,7 +163,8 @@ func (p *person) prepare(t *testing.T, c client, host string) {
 	}
 }
 
-func (p *person) finish(t *testing.T, env []string, program string, args ...string) ended {
+// finish runs a command of the person to its end and notes when stderr shows sign.
+func (p *person) finish(t *testing.T, sign string, env []string, program string, args ...string) ended {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -168,7 +173,7 @@ func (p *person) finish(t *testing.T, env []string, program string, args ...stri
 	cmd.Env = append(append(cmd.Env, "COWORKER_HOME="+p.own), env...)
 	cmd.WaitDelay = 5 * time.Second
 	var out bytes.Buffer
-	errs := &mention{name: existing, begun: time.Now()}
+	errs := &mention{name: sign, begun: time.Now()}
 	cmd.Stdout, cmd.Stderr = &out, errs
 	if err := p.world.inside(cmd.Start); err != nil {
 		t.Fatal(err)

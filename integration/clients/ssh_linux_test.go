@@ -129,7 +129,11 @@ func (s *shellServer) connection(conn net.Conn) {
 }
 
 func (s *shellServer) session(channel ssh.Channel, requests <-chan *ssh.Request) {
-	defer channel.Close()
+	var input sync.WaitGroup // copies what the client sends until the channel is closed
+	defer func() {
+		channel.Close()
+		input.Wait()
+	}()
 	for r := range requests {
 		if r.Type != "exec" { // env, pty-req: not needed
 			r.Reply(r.Type == "env", nil)
@@ -138,14 +142,14 @@ func (s *shellServer) session(channel ssh.Channel, requests <-chan *ssh.Request)
 		var payload struct{ Command string }
 		err := ssh.Unmarshal(r.Payload, &payload)
 		r.Reply(err == nil, nil)
-		status := struct{ Code uint32 }{s.command(channel, payload.Command)}
+		status := struct{ Code uint32 }{s.command(channel, payload.Command, &input)}
 		channel.SendRequest("exit-status", false, ssh.Marshal(&status))
 		return
 	}
 }
 
 // command runs what git asks for, and only on the repository of the world.
-func (s *shellServer) command(channel ssh.Channel, line string) uint32 {
+func (s *shellServer) command(channel ssh.Channel, line string, input *sync.WaitGroup) uint32 {
 	if !strings.HasPrefix(line, "git-upload-pack ") {
 		io.WriteString(channel, greeting+"\n")
 		return 0
@@ -164,10 +168,10 @@ func (s *shellServer) command(channel ssh.Channel, line string) uint32 {
 	if cmd.Start() != nil {
 		return 1
 	}
-	go func() { // ends with the channel
+	input.Go(func() {
 		io.Copy(in, channel)
 		in.Close()
-	}()
+	})
 	if cmd.Wait() != nil {
 		return 1
 	}

@@ -154,33 +154,76 @@ func (f *finder) golang() {
 	}
 }
 
-var goNames = []string{"GOPROXY", "GOSUMDB", "GOPRIVATE", "GONOPROXY", "GONOSUMDB"}
-
-// goSettings are the values that somebody chose, with URLs made clean. One that cannot be is left out.
+// goSettings are the values that somebody chose, made anew from their parts. A part that is not understood is left out.
 func goSettings(layers []goLayer) []setting {
 	var out []setting
-	for _, name := range goNames {
-		value, _, normal := lookup(layers, name)
-		if value == "" || normal {
-			continue
-		}
-		clean := goURL.ReplaceAllStringFunc(value, func(address string) string {
-			at, err := locate(address)
-			if err != nil || at.rule == "" {
-				return "\n"
-			}
-			return at.url
-		})
-		if goPlain.MatchString(clean) {
-			out = append(out, setting{name, clean})
+	for _, v := range []struct {
+		name  string
+		clean func(string) string
+	}{{"GOPROXY", cleanGoProxy}, {"GOSUMDB", cleanGoSumDB}, {"GOPRIVATE", cleanGoPatterns}, {"GONOPROXY", cleanGoPatterns}, {"GONOSUMDB", cleanGoPatterns}} {
+		value, _, normal := lookup(layers, v.name)
+		if clean := v.clean(value); clean != "" && !normal {
+			out = append(out, setting{v.name, clean})
 		}
 	}
 	return out
 }
 
+func cleanGoProxy(value string) string {
+	out, separator := "", ""
+	for value != "" {
+		end := strings.IndexAny(value, ",|")
+		part, next, rest := value, "", ""
+		if end >= 0 {
+			part, next, rest = value[:end], value[end:end+1], value[end+1:]
+		}
+		part = strings.TrimSpace(part)
+		if part != "direct" && part != "off" {
+			part = cleanGoURL(part)
+		}
+		if part != "" {
+			out += separator + part
+			separator = next
+		}
+		value = rest
+	}
+	return out
+}
+
+// cleanGoURL gives the URL that an entry is made of, or nothing.
+func cleanGoURL(address string) string {
+	for _, full := range parseGoProxy(address) {
+		if at, err := locate(full); err == nil && at.rule != "" {
+			return at.url
+		}
+	}
+	return ""
+}
+
+func cleanGoSumDB(value string) string {
+	fields := strings.Fields(value)
+	if len(fields) == 0 || !goKey.MatchString(fields[0]) {
+		return ""
+	}
+	if len(fields) == 1 {
+		return fields[0]
+	}
+	if address := cleanGoURL(fields[1]); address != "" {
+		return fields[0] + " " + address
+	}
+	return ""
+}
+
+func cleanGoPatterns(value string) string {
+	if goPatterns.MatchString(value) {
+		return value
+	}
+	return ""
+}
+
 var (
-	goURL   = regexp.MustCompile(`https?://[^,| ]*`)
-	goPlain = regexp.MustCompile(`^[A-Za-z0-9.,|:/*?~_+=\-\[\] ]{1,1000}$`)
+	goKey      = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+/=-]{0,500}$`)
+	goPatterns = regexp.MustCompile(`^[A-Za-z0-9.,/*?~_-]{1,1000}$`)
 )
 
 // unchecked says that no module is checked: the pattern * in GONOSUMDB (or in GOPRIVATE, its default).

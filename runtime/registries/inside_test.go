@@ -1,6 +1,7 @@
 package registries
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -41,4 +42,27 @@ func TestDefaultsNeedNoFiles(t *testing.T) {
 	if files := discover(t, machine(t)).Files(); len(files) > 0 {
 		t.Errorf("%s", files)
 	}
+}
+
+// FuzzFiles: whatever stands in the settings, what is written for the inside names no host beyond the rules, and no secret.
+func FuzzFiles(f *testing.F) {
+	f.Add("registry=https://a.example/x", "[global]\nindex-url=https://u:p@b.example/%0a", "[[index]]\nname='x'\nurl='https://c.example/\"'")
+	f.Add("@a b:registry=https://a.example/;x\n@c:registry=http://b.example:99/ü", "[install]\nfind-links=https://a.example https://b.example", "find-links=['https://d.example/\\\\']")
+	f.Add("registry=https://a.example/${X}", "[global]\nextra-index-url:\n  https://a.example\n  https://b.example", "index-url='https://[::ffff:1.2.3.4]/'")
+	f.Add("", "", "Ahttps://[::1.0.0.0]/$")
+	f.Fuzz(func(t *testing.T, npm, pip, uv string) {
+		first := discover(t, map[string]string{"/home/me/.npmrc": npm, "/etc/pip.conf": pip, "/etc/uv/uv.toml": uv, "/home/me/.gemrc": ":sources:\n- " + npm, "/home/me/.yarnrc": npm},
+			"GOPROXY="+uv, "GOSUMDB=off")
+		inside := map[string]string{"/home/me/.keep": ""}
+		for _, file := range first.Files() {
+			inside["/home/me/"+file.Path] = string(file.Data)
+		}
+		rules := first.Rules()
+		again := discover(t, inside)
+		for _, e := range again.Entries {
+			if !slices.Contains(rules, e.Rule) && e.Scope != "checksums" || e.Credential {
+				t.Errorf("inside %+v is new; outside there are %q", e, rules)
+			}
+		}
+	})
 }
