@@ -111,6 +111,7 @@ func (o *origin) answer(r *http.Request, w *response) (*http.Response, error) {
 		}
 		if resp.StatusCode >= 200 || resp.StatusCode == http.StatusSwitchingProtocols {
 			o.lastClose = resp.Close || resp.ContentLength < 0 && !chunked(resp)
+			o.fix(resp)
 			return resp, nil
 		}
 		if resp.StatusCode != http.StatusContinue && !w.x.h.opened { // 100 is about the connection behind; none is filtered

@@ -3,6 +3,7 @@ package netproxy
 import (
 	"errors"
 	"io"
+	"math"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -50,6 +51,7 @@ type direction struct {
 	dog      *watchdog
 	watch    *tlshello.Watch
 	ended    *atomic.Int32 // of the tunnel's directions
+	mover    *mover
 	bytes    int64
 	err      error
 }
@@ -82,10 +84,33 @@ func (d *direction) copy() error {
 		d.dog.touch()
 		err = d.pass((*b)[:n])
 		bulk.put(b)
+		if err == nil && n >= moveAgain && d.watch == nil {
+			err = d.move()
+		}
+		if err == io.EOF {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
 		d.dog.touch()
+	}
+}
+
+// move lets the kernel pass octets on as long as many come at once. Nobody looks at them any more.
+func (d *direction) move() error {
+	if d.mover == nil {
+		if d.mover = newMover(d.from, d.to); d.mover == nil {
+			return nil
+		}
+	}
+	for {
+		n, err := d.mover.move(math.MaxInt64)
+		d.bytes += n
+		d.dog.touch()
+		if err != nil || n < moveAgain {
+			return err
+		}
 	}
 }
 

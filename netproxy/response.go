@@ -221,6 +221,11 @@ func (w *response) ReadFrom(r io.Reader) (int64, error) {
 		if w.out.Buffered() > 0 && total > 0 && w.stalled() {
 			w.Flush()
 		}
+		if n, err := w.moveBody(r); n > 0 || err != nil {
+			if total += n; err != nil {
+				return total, err
+			}
+		}
 		n, err := r.Read(*buf)
 		if n > 0 {
 			total += int64(n)
