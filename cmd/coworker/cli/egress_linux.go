@@ -134,7 +134,10 @@ func (x *execution) summariseNet() {
 		told[d.What+d.Needed] = true
 		if n++; n <= most {
 			hint := ""
-			if d.Needed != "" {
+			switch {
+			case d.Needed != "" && d.Source == string(flow.DNS): // a question has no port
+				hint = fmt.Sprintf("%s allows it on port 443, %s:PORT on another", d.Needed, d.Needed)
+			case d.Needed != "":
 				hint = d.Needed + " allows it"
 			}
 			x.note("denied", fmt.Sprintf("%s: %s", d.Wall, d.What), hint)
