@@ -46,7 +46,7 @@ func standardFiles(t *testing.T) []File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.Concat(box, programs, productFiles(t), []File{{Path: probePath, Mode: 0o755, Source: probe}})
+	return slices.Concat(box, programs, productFiles(t), []File{{Path: probePath, Mode: 0o755, Source: probe}, confinementTest(t)})
 }
 
 func boot(t *testing.T, k Kernel, g Guest) map[string]Result {

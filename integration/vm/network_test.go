@@ -3,6 +3,9 @@ package vm
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +13,7 @@ import (
 	"coworker/enforce"
 	"coworker/enforce/redirect"
 	"coworker/integration/vm/guest"
+	"coworker/platform/selfconfine"
 )
 
 // redirectModules are what leads programs that know of no proxy to it. A guest loads no module by itself: it has no
@@ -94,7 +98,8 @@ func networkCases() []Case {
 		outside := asUser("clients outside", user, requestLines())
 		cases = append(cases, inside, outside,
 			bash("net report", user, `cat ~/net.json`),
-			bash("net log", user, `coworker net log --json --limit 200`))
+			bash("net log", user, `coworker net log --json --limit 200`),
+			bash("confinement", user, confinementPath+" -test.v"))
 	}
 	return cases
 }
@@ -157,6 +162,9 @@ func checkNetwork(t *testing.T, user string, mode redirect.Mode, got map[string]
 	}
 	if failed {
 		t.Logf("%v\n%v", r, got["clients outside as "+user])
+	}
+	if r := got["confinement as "+user]; r.Exit != 0 || !strings.Contains(string(r.Stdout), "--- PASS: TestApply") {
+		t.Errorf("the proxy's confinement of itself: %v", r)
 	}
 	checkNetReport(t, user, mode, got["net report as "+user])
 	checkNetLog(t, mode, got["net log as "+user])
@@ -232,6 +240,34 @@ func checkNetLog(t *testing.T, mode redirect.Mode, r Result) {
 	}
 	if !before && t.Failed() {
 		t.Logf("%s", r.Stdout)
+	}
+}
+
+// confinementPath is the test of the proxy's confinement of itself, which knows what each Landlock ABI takes.
+const confinementPath = "/usr/local/bin/selfconfine.test"
+
+func confinementTest(t *testing.T) File {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "selfconfine.test")
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", file, "coworker/platform/selfconfine")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return File{Path: confinementPath, Mode: 0o755, Source: file}
+}
+
+// checkProxyNote wants the report to tell what the proxy's process keeps where Landlock is not there or takes less.
+func checkProxyNote(t *testing.T, k Kernel, row Expectation, r Result) {
+	t.Helper()
+	report, err := ParseReport(r.Stdout)
+	if err != nil {
+		return // Check has said so
+	}
+	notes := strings.Join(report.Notes, "\n")
+	lacking := selfconfine.Lacking(k.LandlockABI)
+	if told := strings.Contains(notes, "the process of the proxy is less confined"); told != (lacking != "") || !strings.Contains(notes, lacking) {
+		t.Errorf("%s: notes %q, want %q", row.verifyName(), notes, lacking)
 	}
 }
 

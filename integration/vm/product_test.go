@@ -285,6 +285,9 @@ func checkProduct(t *testing.T, k Kernel, rows []Expectation, got map[string]Res
 		for _, diff := range Check(row, got[row.verifyName()]) {
 			t.Errorf("%s: %s", row.verifyName(), diff)
 		}
+		if row.Net.Egress() && row.Level != Refused {
+			checkProxyNote(t, k, row, got[row.verifyName()])
+		}
 	}
 	checkScenarios(t, k, scenarios, got)
 	for _, user := range everyone {
