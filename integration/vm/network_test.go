@@ -166,8 +166,8 @@ func checkNetwork(t *testing.T, user string, mode redirect.Mode, got map[string]
 	if r := got["confinement as "+user]; r.Exit != 0 || !strings.Contains(string(r.Stdout), "--- PASS: TestApply") {
 		t.Errorf("the proxy's confinement of itself: %v", r)
 	}
-	checkNetReport(t, user, mode, got["net report as "+user])
-	checkNetLog(t, mode, got["net log as "+user])
+	checkTold(t, got["net report as "+user], func(r netReport) []string { return reportDiffs(mode, r) })
+	checkTold(t, got["net log as "+user], func(rows []netRow) []string { return logDiffs(mode, rows) })
 }
 
 // sourcesOf are the ways on which clients reach what is allowed.
@@ -178,68 +178,116 @@ func sourcesOf(mode redirect.Mode) []string {
 	return []string{"proxy", "transparent"}
 }
 
-func checkNetReport(t *testing.T, user string, mode redirect.Mode, r Result) {
-	t.Helper()
-	var report netReport
-	if err := json.Unmarshal(r.Stdout, &report); err != nil {
-		t.Errorf("%v: %v", r, err)
-		return
-	}
-	before := t.Failed()
+// reportDiffs holds what --report says against what the requests of one session must leave there.
+func reportDiffs(mode redirect.Mode, report netReport) []string {
+	var diffs []string
 	if report.Level != enforce.Enforced.String() {
-		t.Errorf("level %q as %s", report.Level, user)
+		diffs = append(diffs, fmt.Sprintf("level %q", report.Level))
 	}
 	for _, source := range []string{"proxy", "dns", "transparent"} {
 		if watched := slices.Contains(report.Watching, source); watched != (source != "transparent" || mode == redirect.ModeNAT) {
-			t.Errorf("watching %q as %s: %t", source, user, watched)
+			diffs = append(diffs, fmt.Sprintf("watching %q: %t", source, watched))
 		}
 	}
 	for _, source := range sourcesOf(mode) {
 		for _, port := range []uint16{80, 443} {
-			found := false
-			for _, e := range report.Egress {
-				rule := fmt.Sprintf("ok.test:%d=203.0.113.0/24", port)
-				found = found || e.Host == "ok.test" && e.Port == port && e.Source == source && e.Verdict == "allow" &&
-					strings.HasPrefix(e.Addr, farAddress) && e.Rule == rule && e.BytesIn > 0
-			}
-			if !found {
-				t.Errorf("no flow to port %d by the source %s as %s", port, source, user)
+			if !report.reached(source, port) {
+				diffs = append(diffs, fmt.Sprintf("no flow to port %d by the source %s", port, source))
 			}
 		}
 	}
 	for _, source := range []string{"dns", "proxy"} {
-		found := false
-		for _, d := range report.Denials {
-			found = found || d.Wall == string(enforce.NetEgress) && d.Source == source && strings.Contains(d.What, "evil.test") && strings.HasPrefix(d.Needed, "--allow evil.test")
-		}
-		if !found {
-			t.Errorf("no denial of evil.test by the source %s as %s", source, user)
+		if !report.refused(source, "evil.test") {
+			diffs = append(diffs, "no denial of evil.test by the source "+source)
 		}
 	}
-	if !before && t.Failed() {
-		t.Logf("%s", r.Stdout)
-	}
+	return diffs
 }
 
-func checkNetLog(t *testing.T, mode redirect.Mode, r Result) {
-	t.Helper()
-	var rows []netRow
-	if err := json.Unmarshal(r.Stdout, &rows); err != nil {
-		t.Errorf("%v: %v", r, err)
-		return
+// reached looks for a flow to the server by its name.
+func (r netReport) reached(source string, port uint16) bool {
+	rule := fmt.Sprintf("ok.test:%d=203.0.113.0/24", port)
+	for _, e := range r.Egress {
+		if e.Host == "ok.test" && e.Port == port && e.Source == source && e.Verdict == "allow" && e.Addr == farAddress && e.Rule == rule && e.BytesIn > 0 {
+			return true
+		}
 	}
-	before := t.Failed()
+	return false
+}
+
+// refused looks for a denial that names the smallest flag.
+func (r netReport) refused(source, host string) bool {
+	for _, d := range r.Denials {
+		if d.Wall == string(enforce.NetEgress) && d.Source == source && strings.Contains(d.What, host) && d.Needed == "--allow "+host {
+			return true
+		}
+	}
+	return false
+}
+
+// logDiffs does the same for `coworker net log`.
+func logDiffs(mode redirect.Mode, rows []netRow) []string {
 	wanted := []netRow{{"evil.test", "deny", "dns", "enforced"}, {"evil.test:443", "deny", "proxy", "enforced"}, {"ok.test:8080", "deny", "proxy", "enforced"}}
 	for _, source := range sourcesOf(mode) {
 		wanted = append(wanted, netRow{"ok.test:80", "allow", source, "enforced"}, netRow{"ok.test:443", "allow", source, "enforced"})
 	}
+	var diffs []string
 	for _, want := range wanted {
 		if !slices.Contains(rows, want) {
-			t.Errorf("net log lacks %+v", want)
+			diffs = append(diffs, fmt.Sprintf("net log lacks %+v", want))
 		}
 	}
-	if !before && t.Failed() {
+	return diffs
+}
+
+// checkTold reads what a case printed as JSON and complains about what differs.
+func checkTold[T any](t *testing.T, r Result, diffs func(T) []string) {
+	t.Helper()
+	var told T
+	if err := json.Unmarshal(r.Stdout, &told); err != nil {
+		t.Errorf("%v: %v", r, err)
+		return
+	}
+	found := diffs(told)
+	for _, diff := range found {
+		t.Errorf("%s: %s", r.Name, diff)
+	}
+	if len(found) > 0 {
 		t.Logf("%s", r.Stdout)
+	}
+}
+
+// TestDiffs shows that what is missing in a report or a log is noticed.
+func TestDiffs(t *testing.T) {
+	const report = `{"level":"enforced","watching":["dns","proxy","transparent"],"egress":[
+		{"host":"ok.test","addr":"203.0.113.10","port":80,"verdict":"allow","rule":"ok.test:80=203.0.113.0/24","source":"transparent","bytes_in":9},
+		{"host":"ok.test","addr":"203.0.113.10","port":443,"verdict":"allow","rule":"ok.test:443=203.0.113.0/24","source":"transparent","bytes_in":9},
+		{"host":"ok.test","addr":"203.0.113.10","port":80,"verdict":"allow","rule":"ok.test:80=203.0.113.0/24","source":"proxy","bytes_in":9},
+		{"host":"ok.test","addr":"203.0.113.10","port":443,"verdict":"allow","rule":"ok.test:443=203.0.113.0/24","source":"proxy","bytes_in":9}],
+		"denials":[{"wall":"net.egress","what":"no rule allows evil.test","needed":"--allow evil.test","source":"dns"},
+		{"wall":"net.egress","what":"no rule allows evil.test:443","needed":"--allow evil.test","source":"proxy"}]}`
+	for _, c := range []struct{ old, new, want string }{
+		{"", "", ""},
+		{"enforced", "partial", `level "partial"`},
+		{`,"transparent"]`, `]`, `watching "transparent": false`},
+		{`"dns",`, ``, `watching "dns": false`},
+		{`"addr":"203.0.113.10","port":80`, `"addr":"203.0.113.1","port":80`, "no flow to port 80 by the source transparent"},
+		{`"port":443,"verdict":"allow"`, `"port":443,"verdict":"deny"`, "no flow to port 443 by the source transparent"},
+		{`"needed":"--allow evil.test","source":"dns"`, `"needed":"--net open","source":"dns"`, "no denial of evil.test by the source dns"},
+	} {
+		var r netReport
+		if err := json.Unmarshal([]byte(strings.Replace(report, c.old, c.new, 1)), &r); err != nil {
+			t.Fatal(err)
+		}
+		if diffs := strings.Join(reportDiffs(redirect.ModeNAT, r), "\n"); diffs != c.want {
+			t.Errorf("%q for %q: %q, want %q", c.new, c.old, diffs, c.want)
+		}
+		if c.old == "" && len(reportDiffs(redirect.ModeNone, r)) != 1 {
+			t.Error("a redirect where none can be is not noticed")
+		}
+	}
+	if diffs := logDiffs(redirect.ModeNAT, nil); len(diffs) != 7 {
+		t.Errorf("an empty log: %q", diffs)
 	}
 }
 
