@@ -100,7 +100,8 @@ func resets(t *testing.T, u testuser.User, count int) {
 	}
 	normally(t, got.During)
 	w.origin.ended(t)
-	if told := w.stored(t); told.Count != int64(count+50) || told.Broken == 0 {
-		t.Errorf("the audit store tells %+v, want %d", told, count+50)
+	reported, stored := w.reported(t), w.stored(t)
+	if reported != stored || stored.Count != int64(count+50) || stored.Broken == 0 {
+		t.Errorf("the report tells %+v, the audit store %+v, want %d", reported, stored, count+50)
 	}
 }
