@@ -51,7 +51,7 @@ func (r *recorder) report(rec flow.Record) {
 	if rec.Count == 0 {
 		rec.Count = 1
 	}
-	if rec.Verdict == flow.Deny && !r.first(&rec) || rec.Verdict == flow.Allow && rec.Broken == "" && r.fold(&rec) {
+	if rec.Verdict == flow.Deny && !r.first(&rec) || rec.Verdict == flow.Allow && r.fold(&rec) {
 		return
 	}
 	r.queue <- rec

@@ -21,7 +21,7 @@ type flowKey struct {
 	resolvedBy         string
 	method, path       string
 	status             int
-	credential         string
+	credential, broken string
 	inspected, battery bool
 }
 
@@ -31,12 +31,12 @@ type kind struct {
 	sum  flow.Record // Count: how many are not told yet
 }
 
-// fold adds a flow that ended well to a sum, unless it is to be told by itself: each row costs the record more than the
+// fold adds a flow to a sum, unless it is to be told by itself: each row costs the record more than the
 // proxy spends on a request, so a client that asks thousands of times a second would be held back by its own log.
 func (r *recorder) fold(rec *flow.Record) bool {
 	key := flowKey{
 		rec.Source, rec.Host, rec.Addr, rec.Port, rec.Protocol, rec.Rule, rec.Reason, rec.ResolvedBy,
-		rec.Method, rec.Path, rec.Status, rec.Credential, rec.Inspected, rec.Battery,
+		rec.Method, rec.Path, rec.Status, rec.Credential, rec.Broken, rec.Inspected, rec.Battery,
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -19,6 +19,7 @@ import (
 	"coworker/enforce/hide"
 	"coworker/enforce/protect"
 	"coworker/integration/house/testuser"
+	"coworker/netproxy/control"
 	"coworker/platform/config"
 	"coworker/runtime/session"
 	"coworker/runtime/wallspec"
@@ -52,6 +53,7 @@ func TestMain(m *testing.M) {
 type request struct {
 	Open     int                 // sessions to open in the current folder
 	Once     bool                // they are for one command, as those of exec
+	Allow    []string            // rules of their network; none: no network
 	Variants map[string][]string // label → command; "inside…" runs in the first session
 	Order    []string
 	Close    bool // the session that was opened last
@@ -98,6 +100,7 @@ func serve(r io.Reader, w io.Writer) error {
 // holder owns the sessions of one helper.
 type holder struct {
 	program  *os.File
+	proxy    *os.File
 	sessions []*session.Session
 }
 
@@ -106,7 +109,7 @@ func (h *holder) answer(q request, out map[string]float64) error {
 	if q.Open > 0 {
 		begun := time.Now()
 		for range q.Open {
-			if err := h.open(ctx, q.Once, out); err != nil {
+			if err := h.open(ctx, q, out); err != nil {
 				return err
 			}
 		}
@@ -164,29 +167,29 @@ func setDigests(dir string) error {
 	return nil
 }
 
-func (h *holder) open(ctx context.Context, once bool, out map[string]float64) error {
-	if err := setDigests(filepath.Dir(os.Args[0])); err != nil {
-		return err
-	}
+func (h *holder) open(ctx context.Context, q request, out map[string]float64) error {
 	begun := time.Now()
 	if h.program == nil {
-		var err error
-		if h.program, err = session.OpenProgram(); err != nil {
+		if err := h.openPrograms(); err != nil {
 			return err
 		}
 		out["program"] = since(begun)
 	}
 	begun = time.Now()
-	plan, dirs, err := planHere()
+	plan, dirs, err := planHere(q.Allow)
 	if err != nil {
 		return err
 	}
 	out["plan"] = since(begun)
 	begun = time.Now()
-	s, err := session.Open(ctx, session.Options{
+	o := session.Options{
 		Spec: plan.Spec, Backend: session.Backends()[0], Program: h.program, StateDir: dirs, MinLevel: enforce.Enforced,
-		Recorder: discard{}, Notify: func(session.Notice) {}, Now: time.Now, OneCommand: once,
-	})
+		Recorder: discard{}, Notify: func(session.Notice) {}, Now: time.Now, OneCommand: q.Once,
+	}
+	if len(q.Allow) > 0 {
+		o.Egress = &session.Egress{Program: h.proxy, Config: control.Config{Allow: q.Allow}}
+	}
+	s, err := session.Open(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -198,8 +201,24 @@ func (h *holder) open(ctx context.Context, once bool, out map[string]float64) er
 	return nil
 }
 
-// planHere is what `coworker exec -w` decides for the current folder.
-func planHere() (wallspec.Plan, string, error) {
+func (h *holder) openPrograms() error {
+	for name, digest := range map[string]*string{"coworker-cell": &session.CellDigest, "coworker-proxy": &session.ProxyDigest} {
+		program, err := os.ReadFile(filepath.Join(filepath.Dir(os.Args[0]), name))
+		if err != nil {
+			return err
+		}
+		*digest = fmt.Sprintf("%x", sha256.Sum256(program))
+	}
+	var err error
+	if h.program, err = session.OpenProgram(); err != nil {
+		return err
+	}
+	h.proxy, err = session.OpenProxy()
+	return err
+}
+
+// planHere is what `coworker exec -w` decides for the current folder, with --allow for each rule.
+func planHere(allow []string) (wallspec.Plan, string, error) {
 	host, err := wallspec.LocalHost()
 	if err != nil {
 		return wallspec.Plan{}, "", err
@@ -210,7 +229,11 @@ func planHere() (wallspec.Plan, string, error) {
 	if err != nil {
 		return wallspec.Plan{}, "", err
 	}
-	plan, err := wallspec.Build(wallspec.Request{Config: settings, Write: true}, host)
+	req := wallspec.Request{Config: settings, Write: true, Net: wallspec.Net{Allow: allow}}
+	if req.Egress, err = wallspec.ParseNet(req.Net, nil, nil); err != nil {
+		return wallspec.Plan{}, "", err
+	}
+	plan, err := wallspec.Build(req, host)
 	if err != nil {
 		return wallspec.Plan{}, "", err
 	}

@@ -70,6 +70,9 @@ func BenchmarkSweep(b *testing.B) {
 	}
 }
 
+// allowed is a network for sessions in which nothing uses it.
+var allowed = []string{"example.com"}
+
 // BenchmarkExec is the whole process `coworker exec -- true`, walls proved, in a repository of 1,000 files.
 func BenchmarkExec(b *testing.B) {
 	for _, u := range testuser.All(b) {
@@ -78,7 +81,8 @@ func BenchmarkExec(b *testing.B) {
 			p.makeRepository(b, 1000)
 			commands := map[string][]string{
 				"bare": {"/bin/true"}, "exec": {filepath.Join(p.bin, "coworker"), "exec", "--", "true"},
-				"version": {filepath.Join(p.bin, "coworker"), "version"},
+				"version":  {filepath.Join(p.bin, "coworker"), "version"},
+				"exec-net": {filepath.Join(p.bin, "coworker"), "exec", "--allow", allowed[0], "--", "true"},
 			}
 			p.addPeer(commands, "bwrap", p.bwrap("/bin/true"))
 			p.addPeer(commands, "firejail", []string{"firejail", "--quiet", "--noprofile", "--net=none", "--read-only=/", "--read-write=" + p.workspace, "/bin/true"})
@@ -103,6 +107,8 @@ func BenchmarkExec(b *testing.B) {
 					report.add(result{what: what, ours: millis(ours), peer: peer + " " + millis(s.median(peer)), ratio: times(x), value: x, budget: limit})
 				}
 			}
+			report.add(result{what: what + ", with a network (--allow)", ours: millis(s.median("exec-net")), peer: "without " + millis(ours),
+				ratio: "adds " + millis(s.added("exec-net", "exec"))})
 			report.add(result{what: what + ", of which Go start-up and command line", ours: millis(s.median("version")), ratio: times(s.over("version", "exec"))})
 		})
 	}
@@ -175,14 +181,16 @@ func BenchmarkPhases(b *testing.B) {
 			p.makeRepository(b, 1000)
 			h := p.helper(b)
 			first := h.ask(request{Open: 1, Once: true})
-			s := series{}
+			h.ask(request{Open: 1, Once: true, Allow: allowed, Close: true})
+			s, net := series{}, series{}
 			for b.Loop() {
 				s.add(h.ask(request{Open: 1, Once: true, Close: true}))
+				net.add(h.ask(request{Open: 1, Once: true, Allow: allowed, Close: true}))
 			}
 			s.metrics(b)
 			what := "start of a session as " + u.String() + ": "
-			report.add(result{what: what + "check and copy the cell's binary", ours: millis(first["program"])})
-			for _, label := range slices.Sorted(maps.Keys(s)) {
+			report.add(result{what: what + "check and copy the binaries of cell and proxy", ours: millis(first["program"])})
+			for _, label := range slices.Sorted(maps.Keys(net)) {
 				if label == "open" || label == "session" {
 					continue // sums
 				}
@@ -190,9 +198,9 @@ func BenchmarkPhases(b *testing.B) {
 				if strings.HasPrefix(label, "cell-") {
 					name = "(" + label + ")"
 				}
-				report.add(result{what: what + name, ours: millis(s.median(label)), ratio: times(s.over(label, "session"))})
+				report.add(result{what: what + name, ours: millis(s.median(label)), peer: "with a network " + millis(net.median(label)), ratio: times(s.over(label, "session"))})
 			}
-			report.add(result{what: what + "whole", ours: millis(s.median("session"))})
+			report.add(result{what: what + "whole", ours: millis(s.median("session")), peer: "with a network " + millis(net.median("session"))})
 		})
 	}
 }

@@ -15,28 +15,54 @@ import (
 //
 //	tunnels  a tunnel each to an origin that sends everything back; data passes at the beginning and at the end
 //	slow     half a head each, which never becomes a whole one
-//	resets   a tunnel each that is reset in the middle of data, one after the other; nothing is held
+//	resets   a tunnel each that is reset in the middle of data; none is left to hold
+//
+// The kind tunnels-each holds nothing and says nothing: a tunnel with data, and the next one.
 func (c *client) crowd() (*result, error) {
-	step := map[string]func() (net.Conn, error){"tunnels": c.tunnel, "slow": c.half, "resets": c.reset}[c.Kind]
+	step := map[string]func() (net.Conn, error){"tunnels": c.tunnel, "slow": c.half, "resets": c.reset, "tunnels-each": c.brief}[c.Kind]
 	out := &result{}
 	held := make([]net.Conn, c.Count)
 	c.each(out, held, func(i int) (err error) { held[i], err = step(); return err })
-	if c.Kind == "resets" {
+	if c.Kind == "tunnels-each" {
 		return out, nil
 	}
+	if c.During != nil {
+		var err error
+		if out.During, err = c.During.run(); err != nil {
+			return nil, err
+		}
+	}
 	fmt.Println("held")
-	bufio.NewReader(os.Stdin).ReadString('\n')
-	c.each(out, held, func(i int) error {
-		if held[i] == nil {
-			return nil
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil && err != io.EOF {
+		return nil, err
+	}
+	if c.Kind == "tunnels" {
+		c.each(out, held, func(i int) error {
+			if held[i] == nil {
+				return nil
+			}
+			defer held[i].Close()
+			if err := exchange(held[i], i); err != nil {
+				return err
+			}
+			return finish(held[i])
+		})
+		return out, nil
+	}
+	for _, conn := range held {
+		if conn != nil {
+			conn.Close()
 		}
-		defer held[i].Close()
-		if c.Kind != "tunnels" {
-			return nil
-		}
-		return exchange(held[i], i)
-	})
+	}
 	return out, nil
+}
+
+func (c *client) brief() (net.Conn, error) {
+	conn, err := c.tunnel()
+	if err != nil {
+		return nil, err
+	}
+	return nil, conn.Close()
 }
 
 // each calls f for every connection, with as many workers as the job has.
@@ -94,6 +120,21 @@ func exchange(conn net.Conn, n int) error {
 	}
 	if !bytes.Equal(got, block) {
 		return fmt.Errorf("other octets came back")
+	}
+	return nil
+}
+
+// finish ends a tunnel in good order and waits until the other end has done so too.
+func finish(conn net.Conn) error {
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return nil
+	}
+	if err := tcp.CloseWrite(); err != nil {
+		return err
+	}
+	if n, err := conn.Read(make([]byte, 1)); err != io.EOF {
+		return fmt.Errorf("%d octets and %v where the tunnel ends", n, err)
 	}
 	return nil
 }

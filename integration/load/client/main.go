@@ -14,7 +14,7 @@ import (
 )
 
 // job says what to do. Kinds: http, tls (requests on kept connections), tls-new, raw-new (a connection each),
-// download, download-tls, and those of tunnels.go.
+// download, download-tls, and those of crowd.go.
 type job struct {
 	Kind    string
 	Proxy   string // HOST:PORT to ask for a tunnel or a page; empty: none
@@ -25,7 +25,8 @@ type job struct {
 	Seconds float64 // of measuring; a download ends by itself
 	CA      string  // PEM file
 	Bytes   int64   // of a download
-	Count   int     // connections of the kinds of tunnels.go
+	Count   int     // connections of the kinds of crowd.go
+	During  *job    // done while the connections of crowd.go are held
 }
 
 // result is per second, in milliseconds and MB (10^6 bytes).
@@ -35,6 +36,7 @@ type result struct {
 	Requests       int
 	Errors         int
 	Error          string // the first
+	During         *result
 }
 
 func main() {
@@ -52,10 +54,15 @@ func run(args []string) (*result, error) {
 	if len(args) != 1 {
 		return nil, errors.New("usage: client JOB")
 	}
-	c := &client{}
-	if err := json.Unmarshal([]byte(args[0]), &c.job); err != nil {
+	var j job
+	if err := json.Unmarshal([]byte(args[0]), &j); err != nil {
 		return nil, fmt.Errorf("job: %w", err)
 	}
+	return j.run()
+}
+
+func (j job) run() (*result, error) {
+	c := &client{job: j}
 	if err := c.trust(); err != nil {
 		return nil, err
 	}
@@ -64,7 +71,7 @@ func run(args []string) (*result, error) {
 		return c.requests(), nil
 	case "download", "download-tls":
 		return c.download()
-	case "tunnels", "slow", "resets":
+	case "tunnels", "tunnels-each", "slow", "resets":
 		return c.crowd()
 	}
 	return nil, fmt.Errorf("kind %q is unknown", c.Kind)
