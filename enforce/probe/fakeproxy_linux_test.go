@@ -181,7 +181,7 @@ func (f *fakeProxy) answer(q []byte) []byte {
 // wants lists what each conversation must show against a proxy without faults.
 func wants(f *fakeProxy) map[string]enforce.Outcome {
 	all := map[string]enforce.Outcome{}
-	for _, c := range conversations(f.Egress, 1) {
+	for _, c := range conversations(f.Egress, 1, found{}) {
 		all[c.name] = c.want
 	}
 	return all

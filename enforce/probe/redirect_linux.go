@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -13,28 +15,32 @@ import (
 // queryID is fixed: nobody but our own resolver is in the namespace when the battery runs.
 const queryID = 0x6377
 
-// ask puts one question to a resolver, over UDP or TCP.
-func ask(kind int, resolver unix.Sockaddr, name string, record uint16) (reply, error) {
+// asking puts one question to a resolver, over UDP or TCP.
+func asking(kind int, resolver unix.Sockaddr, name string, record uint16) beginning {
 	asked, err := question(queryID, name, record)
 	if err != nil {
-		return reply{}, err
+		return func(time.Time) (*talk, error) { return nil, err }
 	}
-	t, err := dial(kind, resolver)
-	if err != nil {
-		return reply{}, err
+	data := asked
+	if kind == unix.SOCK_STREAM {
+		data = append(binary.BigEndian.AppendUint16(nil, uint16(len(asked))), asked...)
 	}
-	defer t.close()
-	if kind == unix.SOCK_DGRAM {
-		if err := t.say(asked); err != nil {
-			return reply{}, err
+	return func(until time.Time) (*talk, error) {
+		t, err := saying(kind, resolver, data)(until)
+		if err == nil {
+			t.asked, t.kind = asked, kind
 		}
+		return t, err
+	}
+}
+
+// reply reads the answer to what was asked.
+func (t *talk) reply() (reply, error) {
+	if t.kind == unix.SOCK_DGRAM {
 		if _, err := t.more(); err != nil {
 			return reply{}, err
 		}
-		return parseReply(asked, t.got)
-	}
-	if err := t.say(append(binary.BigEndian.AppendUint16(nil, uint16(len(asked))), asked...)); err != nil {
-		return reply{}, err
+		return parseReply(t.asked, t.got)
 	}
 	size, err := t.take(2)
 	if err != nil {
@@ -44,7 +50,7 @@ func ask(kind int, resolver unix.Sockaddr, name string, record uint16) (reply, e
 	if err != nil {
 		return reply{}, err
 	}
-	return parseReply(asked, data)
+	return parseReply(t.asked, data)
 }
 
 // synthetic reports whether an address is one that only the session's own resolver gives out: 198.18.0.0/15 (RFC 2544)
@@ -53,134 +59,163 @@ func synthetic(a []byte) bool {
 	return len(a) == 4 && a[0] == 198 && a[1]&0xfe == 18 || len(a) == 16 && a[0] == 0xfd
 }
 
-var errNotSynthetic = errors.New("the resolver gives out an address that is not synthetic")
+var (
+	errNotSynthetic = errors.New("the resolver gives out an address that is not synthetic")
+	errNoAddress    = errors.New("the allowed name has no address")
+)
 
-// lookUp asks for the address of the allowed name. Every address of the answer has to be synthetic.
-func lookUp(kind int, resolver unix.Sockaddr, record uint16, e Egress) ([]byte, error) {
-	r, err := ask(kind, resolver, e.AllowedName, record)
+// address is what the resolver said about the allowed name.
+type address struct {
+	data []byte // 4 or 16 bytes; nil if err is not
+	err  error
+}
+
+// found are its two addresses. Other conversations need them, so they are looked up before these begin.
+type found struct{ four, six address }
+
+func lookUp(e Egress) (f found) {
+	until := time.Now().Add(talkTime)
+	t4, err4 := asking(unix.SOCK_DGRAM, resolver4, e.AllowedName, typeA)(until)
+	defer t4.close()
+	if e.IPv6 {
+		t6, err6 := asking(unix.SOCK_DGRAM, resolver6, e.AllowedName, typeAAAA)(until)
+		defer t6.close()
+		f.six = t6.address(err6)
+	}
+	f.four = t4.address(err4)
+	return f
+}
+
+// address reads the answer for the allowed name. Every address in it has to be synthetic.
+func (t *talk) address(err error) address {
 	if err != nil {
-		return nil, err
+		return address{err: err}
+	}
+	r, err := t.reply()
+	if err != nil {
+		return address{err: err}
 	}
 	if r.code != noError || len(r.addresses) == 0 || len(r.addresses) != r.answers {
-		return nil, fmt.Errorf("code %d, %d addresses in %d answers", r.code, len(r.addresses), r.answers)
+		return address{err: fmt.Errorf("code %d, %d addresses in %d answers", r.code, len(r.addresses), r.answers)}
 	}
 	for _, a := range r.addresses {
 		if !synthetic(a) {
-			return nil, errNotSynthetic
+			return address{err: errNotSynthetic}
 		}
 	}
-	return r.addresses[0], nil
+	return address{data: r.addresses[0]}
 }
 
-func judgeLookUp(err error) result {
-	if err == nil {
+func (a address) judge() result {
+	if a.err == nil {
 		return result{enforce.Works, "a synthetic address"}
 	}
-	return broken("the resolver", err)
+	return broken("the resolver", a.err)
 }
 
-func resolves(resolver unix.Sockaddr, record uint16, e Egress) result {
-	_, err := lookUp(unix.SOCK_DGRAM, resolver, record, e)
-	return judgeLookUp(err)
+func resolved(name string, a address) conversation {
+	return works(name, nil, func(*talk, error) result { return a.judge() })
 }
 
-func resolvesOverTCP(e Egress) result {
-	_, err := lookUp(unix.SOCK_STREAM, resolver4, typeA, e)
-	return judgeLookUp(err)
+func resolvesOverTCP(e Egress) conversation {
+	return works("dns-tcp", asking(unix.SOCK_STREAM, resolver4, e.AllowedName, typeA), func(t *talk, err error) result {
+		return t.address(err).judge()
+	})
 }
 
-func doesNotResolve(resolver unix.Sockaddr, e Egress) result {
-	r, err := ask(unix.SOCK_DGRAM, resolver, e.DeniedName, typeA)
-	switch {
-	case err != nil:
-		return unclear("the resolver: " + errnoName(err))
-	case r.answers > 0:
-		return leaked("the resolver answers for a name that nothing allows")
-	case r.code != nxDomain:
-		return unclear(fmt.Sprintf("the resolver answers with code %d", r.code))
-	}
-	return stopped("no such name")
+func doesNotResolve(e Egress) conversation {
+	return stops("dns-denied", asking(unix.SOCK_DGRAM, resolver4, e.DeniedName, typeA), func(t *talk, err error) result {
+		var r reply
+		if err == nil {
+			r, err = t.reply()
+		}
+		switch {
+		case err != nil:
+			return unclear("the resolver: " + errnoName(err))
+		case r.answers > 0:
+			return leaked("the resolver answers for a name that nothing allows")
+		case r.code != nxDomain:
+			return unclear(fmt.Sprintf("the resolver answers with code %d", r.code))
+		}
+		return stopped("no such name")
+	})
 }
 
 // answersNothingElse asks for a type that carries text: a resolver that passes it on is a way out and in.
-func answersNothingElse(e Egress) result {
-	r, err := ask(unix.SOCK_DGRAM, resolver4, e.AllowedName, typeTXT)
-	const notImplemented, refused = 4, 5
-	switch {
-	case err != nil:
-		return unclear("the resolver: " + errnoName(err))
-	case r.answers > 0:
-		return leaked("the resolver answers with text")
-	case r.code == noError || r.code == nxDomain || r.code == notImplemented || r.code == refused:
-		return stopped("no record")
-	}
-	return unclear(fmt.Sprintf("the resolver answers with code %d", r.code)) // a failure of a server that was asked, perhaps
+func answersNothingElse(e Egress) conversation {
+	return stops("dns-other-type", asking(unix.SOCK_DGRAM, resolver4, e.AllowedName, typeTXT), func(t *talk, err error) result {
+		var r reply
+		if err == nil {
+			r, err = t.reply()
+		}
+		const notImplemented, refused = 4, 5
+		switch {
+		case err != nil:
+			return unclear("the resolver: " + errnoName(err))
+		case r.answers > 0:
+			return leaked("the resolver answers with text")
+		case r.code == noError || r.code == nxDomain || r.code == notImplemented || r.code == refused:
+			return stopped("no record")
+		}
+		return unclear(fmt.Sprintf("the resolver answers with code %d", r.code)) // a failure of a server that was asked, perhaps
+	})
 }
 
-// at443 is the port of the allowed name at an address of the resolver.
-func at443(a []byte) unix.Sockaddr {
-	if len(a) == 4 {
-		return &unix.SockaddrInet4{Port: allowedPort, Addr: [4]byte(a)}
+// at443 is the port of the allowed name at its address; nil if it has none.
+func (a address) at443() unix.Sockaddr {
+	switch len(a.data) {
+	case 4:
+		return &unix.SockaddrInet4{Port: allowedPort, Addr: [4]byte(a.data)}
+	case 16:
+		return &unix.SockaddrInet6{Port: allowedPort, Addr: [16]byte(a.data)}
 	}
-	return &unix.SockaddrInet6{Port: allowedPort, Addr: [16]byte(a)}
+	return nil
+}
+
+// other is an address in the range of an IPv6 one that is given out last.
+func (a address) other() unix.Sockaddr {
+	if len(a.data) != 16 {
+		return nil
+	}
+	last := slices.Clone(a.data)
+	copy(last[12:], []byte{0xff, 0xff, 0xff, 0xfe})
+	return address{data: last}.at443()
 }
 
 // redirected connects to the address that the resolver gave out, as a program does that knows no proxy.
-func redirected(resolver unix.Sockaddr, record uint16, e Egress) result {
-	a, err := lookUp(unix.SOCK_DGRAM, resolver, record, e)
-	if err != nil {
-		return broken("the resolver", err)
-	}
-	t, err := dial(unix.SOCK_STREAM, at443(a))
-	if err != nil {
-		return broken("connect to a synthetic address", err)
-	}
-	defer t.close()
-	return t.wantToken(e)
-}
-
-func unnamed6(e Egress) result {
-	a, err := lookUp(unix.SOCK_DGRAM, resolver6, typeAAAA, e)
-	if err != nil {
-		return unclear("the resolver: " + errnoName(err))
-	}
-	copy(a[12:], []byte{0xff, 0xff, 0xff, 0xfe})
-	return closesSilently(at443(a))
+func redirected(name string, a address, e Egress) conversation {
+	return works(name, saying(unix.SOCK_STREAM, a.at443(), nil), func(t *talk, err error) result {
+		if err != nil {
+			return broken("connect to a synthetic address", err)
+		}
+		return t.wantToken(e)
+	})
 }
 
 // closesSilently wants a connection refused, or closed without a byte.
-func closesSilently(sa unix.Sockaddr) result {
-	t, err := dial(unix.SOCK_STREAM, sa)
-	if err != nil {
-		return judge(err, errnos{unix.ECONNREFUSED, unix.ECONNRESET, unix.ENETUNREACH, unix.EACCES, unix.EPERM}, nil)
-	}
-	defer t.close()
-	said, err := t.rest()
-	switch {
-	case len(said) > 0:
-		return leaked(fmt.Sprintf("%d bytes came", len(said)))
-	case err != nil:
-		return unclear("after the connection: " + errnoName(err))
-	}
-	return stopped("closed without a byte")
+func closesSilently(name string, to unix.Sockaddr) conversation {
+	return stops(name, saying(unix.SOCK_STREAM, to, nil), func(t *talk, err error) result {
+		if err != nil {
+			return judge(err, errnos{unix.ECONNREFUSED, unix.ECONNRESET, unix.ENETUNREACH, unix.EACCES, unix.EPERM}, nil)
+		}
+		said, err := t.rest()
+		switch {
+		case len(said) > 0:
+			return leaked(fmt.Sprintf("%d bytes came", len(said)))
+		case err != nil:
+			return unclear("after the connection: " + errnoName(err))
+		}
+		return stopped("closed without a byte")
+	})
 }
 
 // datagram sends to a synthetic address, which answers TCP only. As with the canary, only a refusal proves that nobody
 // took it.
-func datagram(e Egress) result {
-	a, err := lookUp(unix.SOCK_DGRAM, resolver4, typeA, e)
-	if err != nil {
-		return unclear("the resolver: " + errnoName(err))
-	}
-	refusals := errnos{unix.ECONNREFUSED, unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EACCES, unix.EPERM}
-	t, err := dial(unix.SOCK_DGRAM, at443(a))
-	if err != nil {
-		return judge(err, refusals, nil)
-	}
-	defer t.close()
-	if err := t.say([]byte(e.Token)); err != nil {
-		return judge(err, refusals, nil)
-	}
-	_, err = t.more()
-	return judge(err, refusals, nil)
+func datagram(a address, e Egress) conversation {
+	return stops("redirect-udp", saying(unix.SOCK_DGRAM, a.at443(), []byte(e.Token)), func(t *talk, err error) result {
+		if err == nil {
+			_, err = t.more()
+		}
+		return judge(err, errnos{unix.ECONNREFUSED, unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EACCES, unix.EPERM}, nil)
+	})
 }

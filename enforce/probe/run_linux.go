@@ -5,7 +5,6 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -32,7 +31,7 @@ type battery struct {
 	thrErr  error
 	killAll error // of kill(-1, 0), asked before there is a child
 	child   child
-	talked  time.Duration // with the proxy, so far
+	proxy   []result // of conversations, in their order; nil before they were held
 }
 
 // Run makes every attempt once and reports what happened, in a fixed order. It starts one

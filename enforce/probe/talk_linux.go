@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// talkTime bounds one conversation with the proxy as a whole. A proxy that is well answers in less than a millisecond.
+// talkTime bounds all conversations with the proxy together. A proxy that is well answers in less than a millisecond.
 const talkTime = 2 * time.Second
 
 // maxTalk bounds what is read from the proxy.
@@ -18,16 +18,19 @@ const maxTalk = 4 << 10
 // errSilent: the other end neither answered nor closed in time.
 var errSilent = errors.New("no answer in time")
 
-// talk is one connection to a listener of the proxy. The time is over for all reads together, so that an end that
-// sends one byte now and then gains nothing.
+// talk is one connection to a listener of the proxy. Its time is over for all reads together, so that an end that sends
+// one byte now and then gains nothing.
 type talk struct {
 	fd    int
 	until time.Time
-	got   []byte // everything that was read
+	got   []byte // what was read and not taken yet
+
+	kind  int    // of the socket, and
+	asked []byte // the question, in a talk with a resolver
 }
 
 // dial connects a stream; a datagram socket gets its peer.
-func dial(kind int, sa unix.Sockaddr) (*talk, error) {
+func dial(kind int, sa unix.Sockaddr, until time.Time) (*talk, error) {
 	family := unix.AF_INET
 	if _, six := sa.(*unix.SockaddrInet6); six {
 		family = unix.AF_INET6
@@ -36,7 +39,7 @@ func dial(kind int, sa unix.Sockaddr) (*talk, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &talk{fd: fd, until: time.Now().Add(talkTime)}
+	t := &talk{fd: fd, until: until}
 	err = unix.Connect(fd, sa)
 	if err == unix.EINPROGRESS {
 		if err = t.wait(unix.POLLOUT); err == nil {
@@ -50,22 +53,25 @@ func dial(kind int, sa unix.Sockaddr) (*talk, error) {
 	return t, nil
 }
 
-func (t *talk) close() { unix.Close(t.fd) }
+func (t *talk) close() {
+	if t != nil {
+		unix.Close(t.fd)
+	}
+}
 
-// wait waits for the socket until the time of the conversation is over.
+// wait waits for the socket until the time of the conversation is over. What is there already is there at any time.
 func (t *talk) wait(events int16) error {
 	for {
-		left := time.Until(t.until)
-		if left <= 0 {
-			return errSilent
-		}
+		left := max(time.Until(t.until), 0)
 		fds := []unix.PollFd{{Fd: int32(t.fd), Events: events}}
-		n, err := unix.Poll(fds, int(left.Milliseconds())+1)
-		if n > 0 {
+		n, err := unix.Poll(fds, int(left.Milliseconds()))
+		switch {
+		case n > 0:
 			return nil
-		}
-		if err != nil && err != unix.EINTR {
+		case err != nil && err != unix.EINTR:
 			return err
+		case left == 0:
+			return errSilent
 		}
 	}
 }

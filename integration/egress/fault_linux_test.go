@@ -75,6 +75,7 @@ type session struct {
 	stdin    io.WriteCloser
 	stdout   *bufio.Reader
 	stderr   bytes.Buffer
+	held     []unix.PollFd // one for each process
 }
 
 func startSession(t *testing.T, u testuser.User, programs, ask string) *session {
@@ -101,6 +102,7 @@ func startSession(t *testing.T, u testuser.User, programs, ask string) *session 
 		s.cmd.Wait()
 		t.Fatalf("the program inside said %q: %v: %s", line, err, s.stderr.String())
 	}
+	s.hold(t)
 	return s
 }
 
@@ -160,8 +162,39 @@ func (s *session) want(t *testing.T, code int, reason string) {
 	if i := slices.IndexFunc(rows, func(r row) bool { return r.Stage == "exec" && r.Status == status && strings.Contains(r.Reason, reason) }); i < 0 {
 		t.Errorf("no row of stage exec and status %s says %q: %+v", status, reason, rows)
 	}
-	if below, err := descendants(s.cmd.Process.Pid); err != nil || len(below) > 0 {
-		t.Errorf("left behind: %v %v", below, err)
+	s.wantNoneLeft(t)
+}
+
+// hold keeps a handle of every process of the session, so that their numbers stay theirs.
+func (s *session) hold(t *testing.T) {
+	t.Helper()
+	below, err := descendants(s.cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range below {
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err == unix.ESRCH {
+			continue // it has ended already
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { unix.Close(fd) })
+		s.held = append(s.held, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN}) // readable when it has ended (pidfd_open(2))
+	}
+	if len(s.held) < 3 {
+		t.Errorf("the session has the processes %v, want a cell, a program and a proxy at least", below)
+	}
+}
+
+// wantNoneLeft wants all of them ended when coworker has.
+func (s *session) wantNoneLeft(t *testing.T) {
+	t.Helper()
+	for i := range s.held {
+		if n, err := unix.Poll(s.held[i:i+1], 0); err != nil || n != 1 {
+			t.Errorf("process %d of %d of the session outlives it (%v)", i+1, len(s.held), err)
+		}
 	}
 }
 

@@ -47,11 +47,17 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// buildProduct compiles the programs as scripts/build does: coworker carries the digests of its helpers.
-func buildProduct(dir, tags string) error {
+// buildProduct compiles the programs.
+func buildProduct(dir, tags string) error { return buildWith(dir, tags, "coworker/cmd/coworker-proxy") }
+
+// buildWith compiles the programs as scripts/build does, with a proxy from some package: coworker carries the digests of
+// its helpers.
+func buildWith(dir, tags, proxy string) error {
 	flags := ""
-	for _, helper := range []struct{ name, variable string }{{"coworker-cell", "CellDigest"}, {"coworker-proxy", "ProxyDigest"}} {
-		if err := compile(dir, helper.name, "coworker/cmd/"+helper.name, "", tags); err != nil {
+	for _, helper := range []struct{ name, pkg, variable string }{
+		{"coworker-cell", "coworker/cmd/coworker-cell", "CellDigest"}, {"coworker-proxy", proxy, "ProxyDigest"},
+	} {
+		if err := compile(dir, helper.name, helper.pkg, "", tags); err != nil {
 			return err
 		}
 		data, err := os.ReadFile(filepath.Join(dir, helper.name))

@@ -29,7 +29,8 @@ var (
 	farLines = []string{
 		"link set lo up", "link set far up", "address add 203.0.113.9/24 dev far", "-6 address add 2001:db8::9/64 dev far nodad", "-6 address add fe80::9/64 dev far nodad",
 		"address add 203.0.113.10/24 dev far", "address add 203.0.113.11/24 dev far", "address add 203.0.113.12/24 dev far", "address add 203.0.113.14/24 dev far",
-		"address add 203.0.113.15/24 dev far", "address add " + resolver + "/24 dev far", "address add 198.51.100.9/32 dev far", "address add 169.254.169.254/32 dev far",
+		"address add 203.0.113.15/24 dev far", "address add 203.0.113.16/24 dev far", "address add 203.0.113.17/24 dev far",
+		"address add " + resolver + "/24 dev far", "address add 198.51.100.9/32 dev far", "address add 169.254.169.254/32 dev far",
 		"address add 8.8.8.8/32 dev far", "address add 10.0.0.9/32 dev far", "-6 address add 2001:4860:4860::8888/128 dev far nodad",
 	}
 )

@@ -30,7 +30,7 @@ const sentinel = "sentinel"
 // allowRules open what the attempts named allowed-… use. The rest of the battery tries to get further.
 var allowRules = []string{
 	"ok.test:443=203.0.113.0/24", "plain.test:80=203.0.113.0/24", "raw.test:7000=203.0.113.0/24", "rebind-loopback.test:7000=203.0.113.0/24",
-	"*.wild.test:7000=203.0.113.0/24", "rebind-metadata.test:7000=203.0.113.0/24", "rebind-private.test:7000=203.0.113.0/24", "rebind-host.test:7000=203.0.113.0/24",
+	"*.wild.test:7000=203.0.113.0/24", "203.0.113.16:7000", "rebind-metadata.test:7000=203.0.113.0/24", "rebind-private.test:7000=203.0.113.0/24", "rebind-host.test:7000=203.0.113.0/24",
 }
 
 func ways(t testing.TB) []way {

@@ -109,8 +109,8 @@ func (e *egress) start(made *enforce.Egress) error {
 	if err != nil {
 		return err
 	}
-	defer peer.Close()
 	e.proxy, err = startProxy(e.session.options.Egress, append([]*os.File{peer}, made.Sockets...), e.session.id)
+	err = errors.Join(err, peer.Close()) // now: while this end is open here, the end of the proxy is not seen
 	if err != nil {
 		return errors.Join(err, conn.Close())
 	}

@@ -238,6 +238,9 @@ func synthetics() []attempt {
 		packet("udp", "9"), packet("quic", "443"),
 		{"redirect-port", func(_ *target, mark string) error { return answered("127.0.0.1:3129", mark) }},
 		{"redirect-port6", func(_ *target, mark string) error { return answered("[::1]:3129", mark) }},
+		{"literal-other-port", func(_ *target, mark string) error { return answered("203.0.113.16:22", mark) }},
+		{"literal-udp", func(_ *target, mark string) error { return sendTo("203.0.113.16:7000", []byte(mark)) }},
+		{"literal-beside", func(_ *target, mark string) error { return answered("203.0.113.17:7000", mark) }},
 		rebind("loopback", "rebind-loopback.test"), rebind("metadata", "rebind-metadata.test"), rebind("private", "rebind-private.test"), rebind("host", "rebind-host.test"),
 	}
 }

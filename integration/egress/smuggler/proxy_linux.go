@@ -279,6 +279,7 @@ func allowed() []attempt {
 		}},
 		// A rule with a star lets the words below it go to the name servers of that domain, as soon as one is connected to.
 		{"allowed-name-under-star", func(t *target, mark string) error { return tunnel(t, mark+".wild.test:7000", "") }},
+		{"allowed-literal", func(_ *target, mark string) error { return answered("203.0.113.16:7000", mark) }},
 		{"allowed-redirected", func(t *target, mark string) error { return sayTo(t, "raw.test", "7000", mark) }},
 	}
 }
