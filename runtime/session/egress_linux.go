@@ -43,6 +43,7 @@ type egress struct {
 	settled    chan struct{} // closed when the walls are proved: what came before was the battery
 	begun      chan error    // gets the outcome of start; nil before begin
 	startEnded chan struct{}
+	admitted   chan struct{} // closed when the cell and the proxy both stand
 	ready      chan struct{}
 	ended      chan struct{} // closed when the proxy says nothing more
 	readyMu    sync.Once
@@ -69,7 +70,7 @@ func (s *Session) newEgress() *egress {
 	asking, stop := context.WithCancel(context.Background())
 	return &egress{
 		session: s, asking: asking, stop: stop, probe: control.Probe{Name: randomName(8) + ".probe.internal", Token: randomName(16)},
-		settled: make(chan struct{}), ready: make(chan struct{}), startEnded: make(chan struct{}), ended: make(chan struct{}), closing: make(chan struct{}),
+		settled: make(chan struct{}), ready: make(chan struct{}), startEnded: make(chan struct{}), admitted: make(chan struct{}), ended: make(chan struct{}), closing: make(chan struct{}),
 		asks: make(chan control.Ask, maxAsks),
 	}
 }
@@ -95,7 +96,17 @@ func (e *egress) started() error {
 	case e.begun == nil:
 		return errors.New("bug: a session with a network, and the backend made no sockets for its proxy")
 	}
-	return <-e.begun
+	if err := <-e.begun; err != nil {
+		return err
+	}
+	// From here on there is a cell to end. Whoever comes second, this or listen, sees what the first has closed.
+	close(e.admitted)
+	select {
+	case <-e.ended:
+		return e.died(nil)
+	default:
+		return nil
+	}
 }
 
 // start forks the proxy on the sockets that were made inside, and waits until it accepts connections.
@@ -194,6 +205,11 @@ func (e *egress) listen() {
 	e.endErr = err
 	e.mu.Unlock()
 	close(e.ended)
+	select {
+	case <-e.admitted:
+	default:
+		return // started says it
+	}
 	select {
 	case <-e.closing:
 	default:
