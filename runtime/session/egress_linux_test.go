@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -63,5 +64,71 @@ func TestLedgerSums(t *testing.T) {
 	}
 	if len(l.list()) != maxEgress || l.more != maxEgress+2 {
 		t.Errorf("%d listed, %d more", len(l.list()), l.more)
+	}
+}
+
+// TestFlowSums: a session that makes connections without end gets few rows, and they still count everything.
+func TestFlowSums(t *testing.T) {
+	s := newFlowSums()
+	const n = 10 * maxSums
+	for i := range n {
+		s.add([]flow.Record{{Source: flow.Proxy, Host: randomName(8), Port: 443, Verdict: flow.Deny, Reason: "no", Path: "/x", Count: 2}})
+		s.add([]flow.Record{{Source: flow.Proxy, Host: "a.example", Port: uint16(80 + i%2), Verdict: flow.Allow, Rule: "r", BytesIn: 1, BytesOut: 2, Count: 1}})
+	}
+	rows := s.take()
+	if len(rows) > maxSums+2 {
+		t.Errorf("%d rows", len(rows))
+	}
+	var refused, allowed int
+	var in, out int64
+	for _, r := range rows {
+		in, out = in+r.BytesIn, out+r.BytesOut
+		if r.Path != "" || r.Reason != sumReason {
+			t.Errorf("%+v", r)
+		}
+		if r.Verdict == flow.Allow {
+			allowed += r.Count
+		} else {
+			refused += r.Count
+		}
+	}
+	if refused != 2*n || allowed != n || in != n || out != 2*n {
+		t.Errorf("refused %d, allowed %d, %d octets in, %d out; want %d, %d, %d, %d", refused, allowed, in, out, 2*n, n, n, 2*n)
+	}
+	if len(s.take()) != 0 {
+		t.Error("sums are given twice")
+	}
+}
+
+// countingRecorder counts rows of flows.
+type countingRecorder struct {
+	rows, count int
+	fail        error
+}
+
+func (c *countingRecorder) Attest(context.Context, []byte) (string, error) { return "a", nil }
+func (c *countingRecorder) Record(_ context.Context, _ string, events ...Event) error {
+	for _, e := range events {
+		c.rows++
+		c.count += e.Flow.Count
+	}
+	return c.fail
+}
+
+// TestLedgerBounds: beyond its share a session's flows are summed, and none is lost.
+func TestLedgerBounds(t *testing.T) {
+	rec := &countingRecorder{}
+	s := &Session{options: Options{Recorder: rec}}
+	l := &ledger{}
+	l.start(&egress{session: s})
+	const n = maxFlowRows + 5000
+	for range n {
+		l.add(flow.Record{Source: flow.Proxy, Host: "a.example", Port: 443, Verdict: flow.Deny, Reason: "no", Count: 1})
+	}
+	if err := l.close(); err != nil {
+		t.Fatal(err)
+	}
+	if rec.count != n || rec.rows > maxFlowRows+flowBatch+maxSums {
+		t.Errorf("%d rows for %d of %d flows", rec.rows, rec.count, n)
 	}
 }

@@ -21,6 +21,9 @@ const (
 	flowDelay  = 200 * time.Millisecond // longest time that a flow waits for company
 	flowQueue  = 1024                   // then the proxy waits
 	maxFlowStr = 512
+	// maxFlowRows is how many rows a session may have one by one: some 25 MB.
+	maxFlowRows = 50_000
+	sumEvery    = 10 * time.Second
 )
 
 // ledger keeps what the proxy told: summed for the report, and one by one for the record.
@@ -29,11 +32,12 @@ type ledger struct {
 	queue   chan flow.Record
 	work    sync.WaitGroup
 
-	mu    sync.Mutex
-	sums  map[flowKey]int // index in list
-	all   []flow.Record
-	more  int // flows beyond maxEgress
-	total int64
+	mu   sync.Mutex
+	sums map[flowKey]int // index in list
+	all  []flow.Record
+	more int // flows beyond maxEgress
+
+	stored int // rows; only write uses it
 }
 
 // flowKey says which flows are summed.
@@ -116,26 +120,96 @@ func (l *ledger) list() []flow.Record {
 
 // write stores rows in groups. A record that cannot be kept ends the session: what leaves must stand in it.
 func (l *ledger) write() {
-	for r := range l.queue {
-		events := []Event{flowEvent(r)}
-		full := time.NewTimer(flowDelay)
-	collect:
-		for len(events) < flowBatch {
-			select {
-			case next, ok := <-l.queue:
-				if !ok {
-					break collect
-				}
-				events = append(events, flowEvent(next))
-			case <-full.C:
-				break collect
+	sums := newFlowSums()
+	tick := time.NewTicker(sumEvery)
+	defer tick.Stop()
+	for open := true; open; {
+		var batch []flow.Record
+		select {
+		case r, ok := <-l.queue:
+			if open = ok; ok {
+				batch, open = l.collect(r)
 			}
+		case <-tick.C:
+			l.store(sums.take())
 		}
-		full.Stop()
-		if err := l.session.record(context.Background(), events...); err != nil {
-			l.session.fail(fmt.Errorf("record what left the session: %w", err))
+		if l.stored >= maxFlowRows {
+			sums.add(batch)
+			continue
+		}
+		l.store(batch)
+	}
+	l.store(sums.take())
+}
+
+// collect waits a moment for company of a record, so that many share one commit; false: there will be no more.
+func (l *ledger) collect(first flow.Record) ([]flow.Record, bool) {
+	batch := []flow.Record{first}
+	full := time.NewTimer(flowDelay)
+	defer full.Stop()
+	for len(batch) < flowBatch {
+		select {
+		case next, ok := <-l.queue:
+			if !ok {
+				return batch, false
+			}
+			batch = append(batch, next)
+		case <-full.C:
+			return batch, true
 		}
 	}
+	return batch, true
+}
+
+func (l *ledger) store(batch []flow.Record) {
+	if len(batch) == 0 {
+		return
+	}
+	l.stored += len(batch)
+	events := make([]Event, len(batch))
+	for i, r := range batch {
+		events[i] = flowEvent(r)
+	}
+	if err := l.session.record(context.Background(), events...); err != nil {
+		l.session.fail(fmt.Errorf("record what left the session: %w", err))
+	}
+}
+
+// flowSums adds records up by what is known of their destination, once a session has filled its share of the record. A
+// program inside can make records as fast as it can connect; the log must not be its way to fill the disk.
+type flowSums struct{ byKey map[flowKey]flow.Record }
+
+const maxSums = 256 // destinations of one interval; the rest is one sum for each verdict
+
+func newFlowSums() *flowSums { return &flowSums{byKey: map[flowKey]flow.Record{}} }
+
+func (s *flowSums) add(batch []flow.Record) {
+	for _, r := range batch {
+		r.Method, r.Path, r.Status, r.Addr, r.Broken, r.Reason = "", "", 0, "", "", sumReason
+		key := flowKey{source: r.Source, host: r.Host, port: r.Port, verdict: r.Verdict, rule: r.Rule, credential: r.Credential}
+		if _, ok := s.byKey[key]; !ok && len(s.byKey) >= maxSums {
+			r.Host, r.Port, r.Rule, r.Needed, r.Credential = "", 0, "", "", ""
+			key = flowKey{source: r.Source, verdict: r.Verdict}
+		}
+		if have, ok := s.byKey[key]; ok {
+			r.Begun, r.Duration = have.Begun, have.Duration+r.Duration
+			r.BytesIn, r.BytesOut, r.Count = r.BytesIn+have.BytesIn, r.BytesOut+have.BytesOut, r.Count+have.Count
+		}
+		s.byKey[key] = r
+	}
+}
+
+// sumReason is what stands in the place of the reasons that were added up.
+const sumReason = "one sum: this session made more connections than are recorded one by one"
+
+// take gives the sums and begins anew.
+func (s *flowSums) take() []flow.Record {
+	out := make([]flow.Record, 0, len(s.byKey))
+	for _, r := range s.byKey {
+		out = append(out, r)
+	}
+	clear(s.byKey)
+	return out
 }
 
 func flowEvent(r flow.Record) Event {

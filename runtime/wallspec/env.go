@@ -261,7 +261,7 @@ func (b *builder) ours(env map[string]string) {
 			set(r.name, path.Join(b.inside, r.value))
 		}
 	}
-	b.netEnvironment(set)
+	b.netEnvironment(env)
 	for i, kv := range b.gitConfig() {
 		set(fmt.Sprintf("GIT_CONFIG_KEY_%d", i), kv[0])
 		set(fmt.Sprintf("GIT_CONFIG_VALUE_%d", i), kv[1])

@@ -107,9 +107,14 @@ func (b *builder) net() error {
 
 // netEnvironment are the variables by which programs find a proxy. Those that look at none of them get there through the
 // name server and the redirect; with the variables they are told in words why a host is refused.
-func (b *builder) netEnvironment(set func(name, value string)) {
+func (b *builder) netEnvironment(env map[string]string) {
 	if b.req.Egress == nil {
 		return
+	}
+	set := func(name, value string) {
+		if _, given := env[name]; !given { // with --env a person can also take one of them away
+			env[name] = value
+		}
 	}
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
 		set(name, ProxyAddress)

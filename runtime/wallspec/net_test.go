@@ -90,6 +90,10 @@ func TestNetPlan(t *testing.T) {
 			t.Errorf("%s is not set: %q", want, s.Env)
 		}
 	}
+	own, err := Build(Request{Workspace: "/home/ada/src/proj", Net: net, Egress: egress, Env: []string{"HTTP_PROXY=", "SSL_CERT_FILE=/x.pem"}}, host)
+	if err != nil || !slices.Contains(own.Spec.Env, "HTTP_PROXY=") || !slices.Contains(own.Spec.Env, "SSL_CERT_FILE=/x.pem") {
+		t.Errorf("what a person gives does not win: %v, %q", err, own.Spec.Env)
+	}
 	if !strings.Contains(etcFile(with, "resolv.conf"), "nameserver 127.0.0.53\n") || etcFile(with, "ssl/session/bundle.pem") != "x" {
 		t.Errorf("files of /etc: %+v", s.Etc)
 	}
