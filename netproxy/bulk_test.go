@@ -42,7 +42,9 @@ func TestBulkTunnel(t *testing.T) {
 		if err != nil || !bytes.Equal(got, sent) {
 			t.Errorf("%d octets: %d came back, equal %v, %v", size, len(got), bytes.Equal(got, sent), err)
 		}
-		w.record(func(r flow.Record) bool { return r.BytesIn == int64(size) && r.BytesOut == int64(size) && r.Broken == "" })
+		w.record(func(r flow.Record) bool {
+			return r.BytesIn == int64(size) && r.BytesOut == int64(size) && r.Broken == ""
+		})
 	}
 }
 
