@@ -152,21 +152,6 @@ func timed(out map[string]float64, label string, f func() error) error {
 
 func since(t time.Time) float64 { return float64(time.Since(t).Nanoseconds()) / 1e6 }
 
-// setDigests does what the linker does for coworker, so it stays outside of what is measured.
-func setDigests(dir string) error {
-	for name, digest := range map[string]*string{"coworker-cell": &session.CellDigest, "coworker-proxy": &session.ProxyDigest} {
-		if *digest != "" {
-			continue
-		}
-		data, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			return err
-		}
-		*digest = fmt.Sprintf("%x", sha256.Sum256(data))
-	}
-	return nil
-}
-
 func (h *holder) open(ctx context.Context, q request, out map[string]float64) error {
 	begun := time.Now()
 	if h.program == nil {
