@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"coworker/netproxy/dial"
+	"coworker/netproxy/dns"
 	"coworker/netproxy/flow"
 	"coworker/netproxy/hostmatch"
 	"coworker/netproxy/request"
@@ -47,6 +48,10 @@ func (e *engine) begin(src flow.Source, protocol string, p place) *attempt {
 
 // decide judges host and port by the rules, and asks if somebody can be asked.
 func (a *attempt) decide(ctx context.Context) *refusal {
+	if addr, ok := a.place.host.Addr(); ok && dns.IsSynthetic(addr) {
+		a.rec.Reason = addr.String() + " stands for no name of this session" // so no rule could be about it
+		return denied(a.rec.Reason, "")
+	}
 	a.rule = a.e.book.decide(ctx, a.place.host, a.place.port, a.rec.Source)
 	a.rec.Rule, a.rec.Reason = a.rule.Rule, a.rule.Reason
 	if a.rule.Verdict != hostmatch.Allow {
