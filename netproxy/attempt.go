@@ -62,9 +62,9 @@ func (a *attempt) decide(ctx context.Context) *refusal {
 	return nil
 }
 
-// dial connects to where decide allowed.
-func (a *attempt) dial(ctx context.Context) (dial.Result, *refusal) {
-	res, err := a.e.dialer.Dial(ctx, dial.Target{Host: a.place.host, Port: a.place.port, Grant: a.rule.Grant})
+// dial connects to where decide allowed. plain: requests in clear text follow.
+func (a *attempt) dial(ctx context.Context, plain bool) (dial.Result, *refusal) {
+	res, err := a.e.dialer.Dial(ctx, dial.Target{Host: a.place.host, Port: a.place.port, Grant: a.rule.Grant, Plain: plain})
 	if err == nil {
 		a.reached(res)
 		return res, nil

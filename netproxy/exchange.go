@@ -142,6 +142,10 @@ func (x *exchange) try(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, x.bodyError(err)
 	}
+	if resp.StatusCode == http.StatusProxyAuthRequired && x.origin.via != "" {
+		resp.Body.Close()
+		return nil, errors.New("the upstream proxy wants a user and password (407)")
+	}
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		if !x.req.Upgrade || !isWebSocket(resp.Header) {
 			return nil, errors.New("it switches protocols unasked")
@@ -178,11 +182,11 @@ func (x *exchange) connect() *refusal {
 		o.close()
 		x.h.origin = nil
 	}
-	res, r := x.a.dial(x.h.c.ctx)
+	res, r := x.a.dial(x.h.c.ctx, !x.h.opened)
 	if r != nil {
 		return r
 	}
-	x.origin = newOrigin(res.Conn, x.a)
+	x.origin = newOrigin(res, x.a)
 	x.h.origin = x.origin
 	x.origin.untrack = x.h.c.e.track(res.Conn)
 	x.h.c.watch(res.Conn)
@@ -204,7 +208,11 @@ var heads = sync.Pool{New: func() any { b := make([]byte, 0, 2<<10); return &b }
 func (x *exchange) head() *[]byte {
 	buf := heads.Get().(*[]byte)
 	b := append((*buf)[:0], x.req.Method...)
-	b = append(append(append(b, ' '), x.req.Target...), " HTTP/1.1\r\nHost: "...)
+	b = append(b, ' ')
+	if via := x.origin.via; via != "" {
+		b = append(append(b, "http://"...), via...)
+	}
+	b = append(append(b, x.req.Target...), " HTTP/1.1\r\nHost: "...)
 	if x.req.Port == 80 && !x.h.opened || x.req.Port == 443 && x.h.opened {
 		b = append(b, x.req.Host.Bracketed()...)
 	} else {
@@ -219,6 +227,9 @@ func (x *exchange) head() *[]byte {
 		b = append(b, "Transfer-Encoding: chunked\r\n"...)
 	case x.req.Body.Length > 0 || len(x.req.Values("Content-Length")) > 0:
 		b = append(strconv.AppendInt(append(b, "Content-Length: "...), x.req.Body.Length, 10), "\r\n"...)
+	}
+	if x.origin.authorization != "" {
+		b = append(append(append(b, "Proxy-Authorization: "...), x.origin.authorization...), "\r\n"...)
 	}
 	if x.req.Upgrade {
 		b = append(b, "Connection: Upgrade\r\nUpgrade: websocket\r\n"...)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"coworker/netproxy/dial"
 	"coworker/netproxy/request"
 )
 
@@ -43,7 +44,7 @@ func (c *client) opened(a *attempt, conn *net.TCPConn) {
 	defer inside.Close()
 	h := &httpLoop{c: c, in: newInbox(inside), out: inside, at: request.Tunnel, fixed: a, opened: true}
 	defer h.in.release()
-	h.origin = newOrigin(conn, a)
+	h.origin = newOrigin(dial.Result{Conn: conn}, a)
 	h.run()
 }
 

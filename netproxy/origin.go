@@ -12,6 +12,7 @@ import (
 
 	"github.com/elazarl/goproxy"
 
+	"coworker/netproxy/dial"
 	"coworker/netproxy/request"
 )
 
@@ -28,20 +29,22 @@ type origin struct {
 	rule       string
 	addr       string
 	resolvedBy string
-	untrack    func()
-	br         *bufio.Reader
-	headLeft   int64 // octets that the head of an answer may still have; negative: no limit
-	in, out    int64
-	inBefore   int64
-	outBefore  int64
-	lastClose  bool // the last answer ends the connection
-	secured    bool // conn is TLS
+	// via and authorization are for a proxy further out, see dial.Result.
+	via, authorization string
+	untrack            func()
+	br                 *bufio.Reader
+	headLeft           int64 // octets that the head of an answer may still have; negative: no limit
+	in, out            int64
+	inBefore           int64
+	outBefore          int64
+	lastClose          bool // the last answer ends the connection
+	secured            bool // conn is TLS
 }
 
 var answers = bufioPool{size: 8 << 10}
 
-func newOrigin(c *net.TCPConn, a *attempt) *origin {
-	o := &origin{conn: c, tcp: c, place: a.place, rule: a.rule.Rule, addr: a.rec.Addr, resolvedBy: a.rec.ResolvedBy, headLeft: -1}
+func newOrigin(to dial.Result, a *attempt) *origin {
+	o := &origin{via: to.Via, authorization: to.Authorization, conn: to.Conn, tcp: to.Conn, place: a.place, rule: a.rule.Rule, addr: a.rec.Addr, resolvedBy: a.rec.ResolvedBy, headLeft: -1}
 	o.br = answers.get(o)
 	return o
 }

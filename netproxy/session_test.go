@@ -129,9 +129,16 @@ func TestUpstream(t *testing.T) {
 	seen := make(chan string, 8)
 	l := listen(t)
 	up := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		seen <- r.Method + " " + r.Host + " " + r.Header.Get("Proxy-Authorization")
-		if r.Host == "full.example:80" {
+		seen <- r.Method + " " + r.RequestURI + " " + r.Header.Get("Proxy-Authorization")
+		switch {
+		case r.Host == "full.example:443":
 			w.WriteHeader(503)
+			return
+		case r.Host == "closed.example:80":
+			w.WriteHeader(407)
+			return
+		case r.Method != "CONNECT":
+			io.WriteString(w, "up")
 			return
 		}
 		c, _, _ := w.(http.Hijacker).Hijack()
@@ -145,7 +152,7 @@ func TestUpstream(t *testing.T) {
 	done := make(chan struct{})
 	go func() { defer close(done); up.Serve(l) }()
 	t.Cleanup(func() { up.Close(); <-done })
-	cfg := control.Config{Allow: []string{"a.example:80", "pin.example:80=10.0.0.0/8", "direct.example:80", "full.example:80"}}
+	cfg := control.Config{Allow: []string{"a.example:80", "pin.example:80=10.0.0.0/8", "direct.example:80", "full.example:443", "closed.example:80"}}
 	cfg.Upstream = &control.Upstream{URL: "http://proxy.corp:3128", User: "u", Password: "p", NoProxy: []string{"direct.example"}}
 	w := newWorld(t, cfg, nil)
 	w.answers["proxy.corp"] = []string{"10.9.9.9"}
@@ -154,7 +161,7 @@ func TestUpstream(t *testing.T) {
 	w.origin(http.HandlerFunc(echo))
 	w.route("10.9.9.9:3128", l.Addr().String())
 	auth := " Basic " + base64.StdEncoding.EncodeToString([]byte("u:p"))
-	for host, want := range map[string]string{"a.example": "CONNECT a.example:80" + auth, "pin.example": "CONNECT 10.1.1.1:80" + auth} {
+	for host, want := range map[string]string{"a.example": "GET http://a.example:80/" + auth, "pin.example": "CONNECT 10.1.1.1:80" + auth} {
 		if s := w.ask(get(host)); !strings.HasSuffix(s, "up") {
 			t.Errorf("%s: %s", host, s)
 		}
@@ -165,7 +172,10 @@ func TestUpstream(t *testing.T) {
 	if s := w.ask(get("direct.example")); !strings.Contains(s, "X-Seen") {
 		t.Error(s)
 	}
-	if s := w.ask(get("full.example")); !strings.HasPrefix(s, "HTTP/1.1 502") {
+	if s := w.ask("CONNECT full.example:443 HTTP/1.1\r\nHost: full.example:443\r\n\r\n"); !strings.HasPrefix(s, "HTTP/1.1 502") {
+		t.Error(s)
+	}
+	if s := w.ask(get("closed.example")); !strings.HasPrefix(s, "HTTP/1.1 502") || !strings.Contains(s, "wants a user and password") {
 		t.Error(s)
 	}
 	if r := w.record(func(r flow.Record) bool { return r.Host == "a.example" }); r.ResolvedBy != "upstream" || r.Addr != "10.9.9.9:3128" {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"time"
 
+	"coworker/netproxy/dial"
 	"coworker/netproxy/request"
 	"coworker/netproxy/tlshello"
 )
@@ -24,7 +25,8 @@ func (c *client) tunnel(a *attempt, g greeting) {
 		c.turnAway(a, r, g)
 		return
 	}
-	res, r := a.dial(c.ctx)
+	opens := c.e.hosts.Opens(a.place.host, a.place.port)
+	res, r := a.dial(c.ctx, !opens && !a.rule.Raw && a.place.port == 80)
 	if r != nil {
 		c.turnAway(a, r, g)
 		return
@@ -39,12 +41,11 @@ func (c *client) tunnel(a *attempt, g greeting) {
 		}
 	}
 	c.dog.touch()
-	opens := c.e.hosts.Opens(a.place.host, a.place.port)
 	switch {
 	case a.rule.Raw && !opens:
 		c.relay(a, res.Conn, nil)
 	case a.place.port == 80:
-		c.clear(a, res.Conn)
+		c.clear(a, res)
 	default:
 		a.rec.Inspected = true
 		c.tls(a, res.Conn)
@@ -72,7 +73,7 @@ func (c *client) turnAway(a *attempt, r *refusal, g greeting) {
 }
 
 // clear is HTTP on a connection that leads to one host: each request is read, compared and sent on.
-func (c *client) clear(a *attempt, origin *net.TCPConn) {
+func (c *client) clear(a *attempt, origin dial.Result) {
 	h := &httpLoop{c: c, in: c.in, out: c.conn, at: request.TransparentPort, fixed: a}
 	h.origin = newOrigin(origin, a)
 	h.run()

@@ -53,6 +53,9 @@ type Target struct {
 	Host  hostmatch.Host
 	Port  uint16
 	Grant addrclass.Grant
+	// Plain: HTTP requests in clear text follow. A proxy further out gets them in absolute form: many of them make tunnels
+	// to port 443 only.
+	Plain bool
 }
 
 // Result is an open connection. The caller closes Conn.
@@ -61,6 +64,10 @@ type Result struct {
 	Addr netip.AddrPort // of the target; of the upstream proxy if ByUpstream
 	// ByUpstream: the proxy further out resolved the name, so no address of it was seen here.
 	ByUpstream bool
+	// Via is the authority that requests name in absolute form, with Authorization for the proxy; empty: Conn leads to the
+	// target itself.
+	Via           string
+	Authorization string
 }
 
 // Dial connects to t within ten seconds. The error is a *Refusal or a *Failure.
@@ -69,14 +76,14 @@ func (d *Dialer) Dial(ctx context.Context, t Target) (Result, error) {
 	defer cancel()
 	through := d.Upstream != nil && !t.Grant.HostService && !d.Upstream.direct(t.Host)
 	if through && t.Host.Name() != "" && len(t.Grant.Ranges) == 0 {
-		return d.through(ctx, t.Host.Authority(t.Port), true)
+		return d.through(ctx, t, t.Host.Authority(t.Port), true)
 	}
 	addrs, err := d.Checked(ctx, t)
 	if err != nil {
 		return Result{}, err
 	}
 	if through {
-		return d.through(ctx, netip.AddrPortFrom(addrs[0], t.Port).String(), false)
+		return d.through(ctx, t, netip.AddrPortFrom(addrs[0], t.Port).String(), false)
 	}
 	c, to, err := d.first(ctx, addrs, t.Port)
 	return Result{Conn: c, Addr: to}, err

@@ -98,7 +98,7 @@ func TestDial(t *testing.T) {
 		{"no grant", "a.example", "1.1.1.1", addrclass.Grant{}, "", "no rule"},
 	} {
 		f := &fake{answers: []string{tc.answers}, own: []netip.Addr{netip.MustParseAddr("9.9.9.9")}, up: map[string]string{"1.1.1.1": at, "10.0.0.1": at, "::1": at}}
-		res, err := f.dialer().Dial(t.Context(), Target{host(t, tc.host), 443, tc.grant})
+		res, err := f.dialer().Dial(t.Context(), Target{Host: host(t, tc.host), Port: 443, Grant: tc.grant})
 		var no *Refusal
 		switch {
 		case tc.refused == "" && err != nil, tc.refused != "" && (!errors.As(err, &no) || !strings.Contains(no.Reason, tc.refused)):
@@ -117,7 +117,7 @@ func TestDial(t *testing.T) {
 func TestPin(t *testing.T) {
 	for answer, want := range map[string]string{"10.0.0.1": "10.0.0.1/32", "1.1.1.1,10.0.0.1": "10.0.0.1/32", "fd00::1": "fd00::1/128", "10.0.0.1,10.0.0.2": "invalid Prefix", "127.0.0.1": "invalid Prefix", "169.254.169.254": "invalid Prefix"} {
 		f := &fake{answers: []string{answer}}
-		_, err := f.dialer().Dial(t.Context(), Target{host(t, "a.example"), 443, addrclass.Grant{Public: true}})
+		_, err := f.dialer().Dial(t.Context(), Target{Host: host(t, "a.example"), Port: 443, Grant: addrclass.Grant{Public: true}})
 		var no *Refusal
 		if !errors.As(err, &no) || no.Pin.String() != want {
 			t.Errorf("%s: %+v, want %s", answer, err, want)
@@ -128,7 +128,7 @@ func TestPin(t *testing.T) {
 // A name that changes its address between two lookups cannot: there is one lookup.
 func TestOneLookup(t *testing.T) {
 	f := &fake{answers: []string{"1.1.1.1", "127.0.0.1"}, up: map[string]string{"1.1.1.1": listener(t).Addr().String()}}
-	res, err := f.dialer().Dial(t.Context(), Target{host(t, "a.example"), 443, addrclass.Grant{Public: true}})
+	res, err := f.dialer().Dial(t.Context(), Target{Host: host(t, "a.example"), Port: 443, Grant: addrclass.Grant{Public: true}})
 	if err != nil || f.looked != 1 || !slices.Equal(f.dialled, []string{"1.1.1.1:443"}) {
 		t.Fatal(err, f.looked, f.dialled)
 	}
@@ -138,7 +138,7 @@ func TestOneLookup(t *testing.T) {
 func TestFailures(t *testing.T) {
 	f := &fake{answers: []string{"none"}}
 	d := f.dialer()
-	public := Target{host(t, "a.example"), 443, addrclass.Grant{Public: true}}
+	public := Target{Host: host(t, "a.example"), Port: 443, Grant: addrclass.Grant{Public: true}}
 	var failure *Failure
 	if _, err := d.Dial(t.Context(), public); !errors.As(err, &failure) || failure.Timeout {
 		t.Error(err)
@@ -201,7 +201,7 @@ func TestUpstreamAnswers(t *testing.T) {
 		f := &fake{answers: []string{"10.0.0.1"}, up: map[string]string{"10.0.0.1": l.Addr().String()}}
 		d := f.dialer()
 		d.Upstream, _ = NewUpstream("http://proxy.corp:3128", "", "", nil)
-		res, err := d.Dial(t.Context(), Target{host(t, "a.example"), 443, addrclass.Grant{Public: true}})
+		res, err := d.Dial(t.Context(), Target{Host: host(t, "a.example"), Port: 443, Grant: addrclass.Grant{Public: true}})
 		switch {
 		case want == "" && err != nil, want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 			t.Errorf("%.40q: %v", answer, err)

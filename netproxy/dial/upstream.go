@@ -94,8 +94,9 @@ func (u *Upstream) direct(h hostmatch.Host) bool {
 	return false
 }
 
-// through asks the upstream proxy for a tunnel. authority is canonical, so it holds no octet that could end the line.
-func (d *Dialer) through(ctx context.Context, authority string, byUpstream bool) (Result, error) {
+// through asks the upstream proxy for a tunnel, or leads to the proxy itself for plain requests. authority is canonical, so
+// it holds no octet that could end the line.
+func (d *Dialer) through(ctx context.Context, t Target, authority string, byUpstream bool) (Result, error) {
 	u := d.Upstream
 	addrs := []netip.Addr{}
 	if a, ok := u.host.Addr(); ok {
@@ -109,6 +110,9 @@ func (d *Dialer) through(ctx context.Context, authority string, byUpstream bool)
 	c, to, err := d.first(ctx, addrs, u.port)
 	if err != nil {
 		return Result{}, &Failure{"the upstream proxy: " + err.Error(), isTimeout(err)}
+	}
+	if t.Plain && byUpstream { // with an address in absolute form the origin would be told that address as its name
+		return Result{Conn: c, Addr: to, ByUpstream: byUpstream, Via: authority, Authorization: u.authorization}, nil
 	}
 	if err := u.ask(ctx, c, authority); err != nil {
 		c.Close()
