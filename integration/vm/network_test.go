@@ -206,9 +206,9 @@ func reportDiffs(mode redirect.Mode, report netReport) []string {
 
 // reached looks for a flow to the server by its name.
 func (r netReport) reached(source string, port uint16) bool {
-	rule := fmt.Sprintf("ok.test:%d=203.0.113.0/24", port)
+	rule, addr := fmt.Sprintf("ok.test:%d=203.0.113.0/24", port), fmt.Sprintf("%s:%d", farAddress, port)
 	for _, e := range r.Egress {
-		if e.Host == "ok.test" && e.Port == port && e.Source == source && e.Verdict == "allow" && e.Addr == farAddress && e.Rule == rule && e.BytesIn > 0 {
+		if e.Host == "ok.test" && e.Port == port && e.Source == source && e.Verdict == "allow" && e.Addr == addr && e.Rule == rule && e.BytesIn > 0 {
 			return true
 		}
 	}
@@ -260,10 +260,10 @@ func checkTold[T any](t *testing.T, r Result, diffs func(T) []string) {
 // TestDiffs shows that what is missing in a report or a log is noticed.
 func TestDiffs(t *testing.T) {
 	const report = `{"level":"enforced","watching":["dns","proxy","transparent"],"egress":[
-		{"host":"ok.test","addr":"203.0.113.10","port":80,"verdict":"allow","rule":"ok.test:80=203.0.113.0/24","source":"transparent","bytes_in":9},
-		{"host":"ok.test","addr":"203.0.113.10","port":443,"verdict":"allow","rule":"ok.test:443=203.0.113.0/24","source":"transparent","bytes_in":9},
-		{"host":"ok.test","addr":"203.0.113.10","port":80,"verdict":"allow","rule":"ok.test:80=203.0.113.0/24","source":"proxy","bytes_in":9},
-		{"host":"ok.test","addr":"203.0.113.10","port":443,"verdict":"allow","rule":"ok.test:443=203.0.113.0/24","source":"proxy","bytes_in":9}],
+		{"host":"ok.test","addr":"203.0.113.10:80","port":80,"verdict":"allow","rule":"ok.test:80=203.0.113.0/24","source":"transparent","bytes_in":9},
+		{"host":"ok.test","addr":"203.0.113.10:443","port":443,"verdict":"allow","rule":"ok.test:443=203.0.113.0/24","source":"transparent","bytes_in":9},
+		{"host":"ok.test","addr":"203.0.113.10:80","port":80,"verdict":"allow","rule":"ok.test:80=203.0.113.0/24","source":"proxy","bytes_in":9},
+		{"host":"ok.test","addr":"203.0.113.10:443","port":443,"verdict":"allow","rule":"ok.test:443=203.0.113.0/24","source":"proxy","bytes_in":9}],
 		"denials":[{"wall":"net.egress","what":"no rule allows evil.test","needed":"--allow evil.test","source":"dns"},
 		{"wall":"net.egress","what":"no rule allows evil.test:443","needed":"--allow evil.test","source":"proxy"}]}`
 	for _, c := range []struct{ old, new, want string }{
@@ -271,7 +271,7 @@ func TestDiffs(t *testing.T) {
 		{"enforced", "partial", `level "partial"`},
 		{`,"transparent"]`, `]`, `watching "transparent": false`},
 		{`"dns",`, ``, `watching "dns": false`},
-		{`"addr":"203.0.113.10","port":80`, `"addr":"203.0.113.1","port":80`, "no flow to port 80 by the source transparent"},
+		{`"addr":"203.0.113.10:80","port":80`, `"addr":"203.0.113.1:80","port":80`, "no flow to port 80 by the source transparent"},
 		{`"port":443,"verdict":"allow"`, `"port":443,"verdict":"deny"`, "no flow to port 443 by the source transparent"},
 		{`"needed":"--allow evil.test","source":"dns"`, `"needed":"--net open","source":"dns"`, "no denial of evil.test by the source dns"},
 	} {
