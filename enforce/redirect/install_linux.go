@@ -31,7 +31,14 @@ func Install(literals []netip.Addr) (Notes, error) {
 		return notes, err
 	}
 	// The rule comes first: at no time does an address have a route that the rule does not cover.
-	if err := installRules(notes.IPv6); err != nil {
+	var missing *MissingError
+	err = installRules(hooks(notes.IPv6, true))
+	notes.Untracked = err == nil
+	if errors.As(err, &missing) { // perhaps of what is only faster
+		err = installRules(hooks(notes.IPv6, false))
+	}
+	if err != nil {
+		notes.Untracked = false
 		return notes, err
 	}
 	if err := lead(wanted, notes.IPv6); err != nil {
@@ -68,7 +75,7 @@ func dialRules() (*nftables.Conn, error) {
 	}))
 }
 
-func installRules(ipv6 bool) error {
+func installRules(hooks []hook) error {
 	c, err := dialRules()
 	if err != nil {
 		return judge("open NETLINK_NETFILTER", err)
@@ -84,9 +91,11 @@ func installRules(ipv6 bool) error {
 	}
 	// One batch, which the kernel takes as a whole or not at all.
 	c.CreateTable(table())
-	c.AddChain(chain())
-	for _, r := range rules(ipv6) {
-		c.AddRule(&nftables.Rule{Table: table(), Chain: chain(), Exprs: r})
+	for _, h := range hooks {
+		c.AddChain(h.chain)
+		for _, r := range h.rules {
+			c.AddRule(&nftables.Rule{Table: table(), Chain: h.chain, Exprs: r})
+		}
 	}
 	return judge("redirect TCP with nf_tables", c.Flush())
 }

@@ -343,6 +343,19 @@ func tamper(what string) error {
 	case "one chain more":
 		other := c.AddTable(&nftables.Table{Name: "other", Family: nftables.TableFamilyINet})
 		c.AddChain(&nftables.Chain{Table: other, Name: "output", Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookOutput, Priority: nftables.ChainPriorityRef(-150)})
+	case "another untracked chain":
+		other := untrackedChain()
+		c.FlushChain(other)
+		c.DelChain(other)
+		other.Hooknum = nftables.ChainHookInput
+		c.AddChain(other)
+	case "untracked more":
+		c.AddRule(&nftables.Rule{Table: table(), Chain: untrackedChain(), Exprs: rules(false)[0][:4]})
+	case "other untracked rules":
+		c.FlushChain(untrackedChain())
+		for _, r := range untrackedRules(true) { // without the ports
+			c.AddRule(&nftables.Rule{Table: table(), Chain: untrackedChain(), Exprs: append(r[:len(r)-5:len(r)-5], r[len(r)-1])})
+		}
 	case "one route more":
 		return changeRoute(unix.RTM_NEWROUTE, netip.MustParsePrefix("192.0.2.0/24"))
 	case "a route less":
@@ -392,7 +405,8 @@ func tell(kind netlink.HeaderType, m netlink.Message) error {
 func TestVerifySeesChanges(t *testing.T) {
 	each(t, func(t *testing.T, uid int) {
 		for what, reason := range map[string]string{
-			"": "", "no table": "0 chains", "no rules": "0 rules", "one rule more": "3 rules", "another rule": "rule 1", "one chain more": "2 chains",
+			"": "", "no table": "0 chains", "no rules": "0 rules", "one rule more": "3 rules", "another rule": "rule 1", "one chain more": "3 chains",
+			"another untracked chain": "lacks the chain untracked", "untracked more": "chain untracked of nf_tables has 3 rules", "other untracked rules": "rule 1 of the chain untracked",
 			"one route more": "192.0.2.0/24", "a route less": "no local route to 198.18.0.0/15", "own address less": "lo does not have the address fdc0:c0c0:c0c0::1", "one address more": "192.0.2.1", "a default route": "0.0.0.0/0", "an IPv6 default route": "::/0",
 		} {
 			r := spawn(t, uid, job{Literals: literals, Tamper: what}, keeperCaps, nil)

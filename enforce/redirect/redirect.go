@@ -64,6 +64,8 @@ type Notes struct {
 	Mode   Mode
 	IPv6   bool           // the namespace has ::1, so the IPv6 half was made and Listen(true) works
 	Routes []netip.Prefix // local routes, in the order in which they were made
+	// Untracked: TCP from loopback to loopback is not tracked. It is faster, and no wall.
+	Untracked bool
 }
 
 // StepError is a step that the kernel refused.

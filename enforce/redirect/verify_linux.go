@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Verify reads back what Install says that it made: exactly the one table, chain and rules, and no route but loopback's
+// Verify reads back what Install says that it made: exactly the one table with its chains and rules, and no route but loopback's
 // own and the noted ones. It is the proof that nothing else has a way, so it must run where Install ran.
 func Verify(notes Notes) error {
 	if notes.Mode == ModeNAT {
-		if err := verifyRules(notes.IPv6); err != nil {
+		if err := verifyRules(hooks(notes.IPv6, notes.Untracked)); err != nil {
 			return err
 		}
 	}
@@ -26,7 +26,7 @@ func Verify(notes Notes) error {
 	return verifyRoutes(notes)
 }
 
-func verifyRules(ipv6 bool) error {
+func verifyRules(want []hook) error {
 	c, err := dialRules()
 	if err != nil {
 		return &StepError{"open NETLINK_NETFILTER", err}
@@ -36,23 +36,31 @@ func verifyRules(ipv6 bool) error {
 	if err != nil {
 		return &StepError{"list the chains of nf_tables", err}
 	}
-	if len(chains) != 1 {
-		return fmt.Errorf("nf_tables has %d chains, want 1", len(chains))
+	if len(chains) != len(want) {
+		return fmt.Errorf("nf_tables has %d chains, want %d", len(chains), len(want))
 	}
-	if got, want := chains[0], chain(); !sameChain(got, want) {
-		return fmt.Errorf("nf_tables has the chain %s %s of table %s, want %s of %s before destination NAT", got.Name, got.Type, got.Table.Name, want.Name, want.Table.Name)
+	for _, h := range want {
+		if !slices.ContainsFunc(chains, func(c *nftables.Chain) bool { return sameChain(c, h.chain) }) {
+			return fmt.Errorf("nf_tables lacks the chain %s of table %s, or has another one of that name", h.chain.Name, h.chain.Table.Name)
+		}
+		if err := verifyChain(c, h); err != nil {
+			return err
+		}
 	}
-	got, err := c.GetRules(table(), chain())
+	return nil
+}
+
+func verifyChain(c *nftables.Conn, want hook) error {
+	got, err := c.GetRules(table(), want.chain)
 	if err != nil {
 		return &StepError{"list the rules of nf_tables", err}
 	}
-	want := rules(ipv6)
-	if len(got) != len(want) {
-		return fmt.Errorf("nf_tables has %d rules, want %d", len(got), len(want))
+	if len(got) != len(want.rules) {
+		return fmt.Errorf("the chain %s of nf_tables has %d rules, want %d", want.chain.Name, len(got), len(want.rules))
 	}
 	for i, r := range got {
-		if !reflect.DeepEqual(r.Exprs, want[i]) {
-			return fmt.Errorf("rule %d of nf_tables is not the one that was made", i+1)
+		if !reflect.DeepEqual(r.Exprs, want.rules[i]) {
+			return fmt.Errorf("rule %d of the chain %s of nf_tables is not the one that was made", i+1, want.chain.Name)
 		}
 	}
 	return nil
