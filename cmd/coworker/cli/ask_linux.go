@@ -21,7 +21,7 @@ func openTerminal() (*os.File, error) {
 
 // ask puts one question of the proxy to the person, while everything inside stands still.
 func (x *execution) ask(ctx context.Context, q control.Ask) bool {
-	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	ctx, cancel := context.WithTimeout(ctx, askLimit())
 	defer cancel()
 	defer context.AfterFunc(x.stop.ctx, cancel)() // Ctrl-C is no answer, and what is frozen could not end
 	x.mu.Lock()
