@@ -26,7 +26,8 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "coworker-credential-")
 	if err == nil {
-		err = errors.Join(os.Chmod(dir, 0o755), build(dir))
+		// The second is the same with a short time for an answer.
+		err = errors.Join(os.Chmod(dir, 0o755), build(dir, "test"), build(filepath.Join(dir, "quick"), "test -X coworker/cmd/coworker/cli.askTime=1s"))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, errors.Join(err, os.RemoveAll(dir)))
@@ -42,14 +43,14 @@ func TestMain(m *testing.M) {
 }
 
 // build makes the binaries as make build does: by the same script, with the variables of the Makefile.
-func build(dir string) error {
+func build(dir, version string) error {
 	makefile, err := os.ReadFile("../../Makefile")
 	if err != nil {
 		return err
 	}
 	cmd := exec.Command("bash", "scripts/build", dir)
 	cmd.Dir = "../.."
-	cmd.Env = append(os.Environ(), "VERSION=test")
+	cmd.Env = append(os.Environ(), "VERSION="+version)
 	for _, m := range regexp.MustCompile(`(?m)^export (\w+_VAR) +:= (\S+)$`).FindAllStringSubmatch(string(makefile), -1) {
 		cmd.Env = append(cmd.Env, m[1]+"="+m[2])
 	}

@@ -69,6 +69,8 @@ func newServers(t *testing.T, w *world) *servers {
 	serve("other.test", "443", tlsOf("other.test"), site)
 	serve("other.test", "80", nil, site)
 	serve("direct.test", "443", tlsOf("direct.test"), site)
+	serve("ask.test", "443", tlsOf("ask.test"), site)
+	serve("ask.test", "80", nil, site)
 	serve("cert.test", "443", asking, site)
 	serve("wrong.test", "443", tlsOf("ok.test"), site)
 	serve("npm.test", "443", tlsOf("npm.test"), s.guarded("npm.test", registry(t)))

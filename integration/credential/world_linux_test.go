@@ -30,6 +30,7 @@ const outside = "203.0.113.0/24"
 var addresses = map[string]string{
 	"ok.test": "203.0.113.10", "git.test": "203.0.113.11", "npm.test": "203.0.113.12", "other.test": "203.0.113.13",
 	"cert.test": "203.0.113.14", "wrong.test": "203.0.113.15", "proxy.test": "203.0.113.16", "direct.test": "203.0.113.17",
+	"ask.test": "198.20.0.10", // a public address: a person's yes opens no other
 }
 
 // hidden is resolved by the company's proxy only.
@@ -145,6 +146,7 @@ func (w *world) wire() error {
 		for _, address := range addresses {
 			err = errors.Join(err, ip("address", "add", address+"/24", "dev", "far"))
 		}
+		err = errors.Join(err, ip("route", "add", "default", "dev", "far"))
 		return err
 	})
 }
