@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	"coworker/netproxy/flow"
 )
 
 // answer is the head and body of a refusal. The reason stands in the status line, the fields and the body, because each
@@ -15,8 +17,8 @@ func (r *refusal) answer(withBody bool) []byte {
 		phrase = r.reason
 	}
 	if r.needed != "" {
-		body = fmt.Sprintf("%s\nTo allow it: --allow %s", r.reason, r.needed)
-		phrase = "not on the allow list: --allow " + r.needed
+		body = fmt.Sprintf("%s\nTo allow it: %s", r.reason, flow.Remedy(r.needed))
+		phrase = "not on the allow list: " + flow.Remedy(r.needed)
 	}
 	body = "coworker: " + body + "\n"
 	var b strings.Builder

@@ -139,6 +139,8 @@ func (u *Upstream) ask(ctx context.Context, c *net.TCPConn, authority string) er
 		return &Failure{"the upstream proxy: " + short(err), isTimeout(err)}
 	case status/100 == 2:
 		return nil
+	case status == 407 && u.authorization != "":
+		return &Failure{"the upstream proxy does not accept the user and password that it was given (407)", false}
 	case status == 407:
 		return &Failure{"the upstream proxy wants a user and password (407)", false}
 	}

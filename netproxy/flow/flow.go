@@ -6,7 +6,10 @@
 // It is values only. Nothing secret stands in a record: no query, no header, no body.
 package flow
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Source says which part of the proxy saw the attempt.
 type Source string
@@ -60,4 +63,13 @@ type Record struct {
 	Battery bool `json:"battery,omitempty"`
 	// Broken says why an allowed flow ended early: a reset, a time limit, a second ClientHello with another name.
 	Broken string `json:"broken,omitempty"`
+}
+
+// Remedy says to a person what would allow an attempt: a flag, or a setting where what is missing is a method or path.
+// needed is Record.Needed.
+func Remedy(needed string) string {
+	if strings.Contains(needed, " ") { // "METHOD HOST[:PORT]/PATH"; no rule about hosts has a space
+		return `net.requests = ["` + needed + `"] in the settings`
+	}
+	return "--allow " + needed
 }

@@ -252,7 +252,7 @@ func (l *ledger) denials() []Denial {
 		}
 		d := Denial{Wall: enforce.NetEgress, What: refusal(what, r.Host, r.Reason), Source: string(r.Source)}
 		if r.Needed != "" {
-			d.Needed = "--allow " + r.Needed
+			d.Needed = flow.Remedy(r.Needed)
 		}
 		if !seen[d] {
 			seen[d] = true

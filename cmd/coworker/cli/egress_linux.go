@@ -17,8 +17,16 @@ import (
 	"coworker/runtime/wallspec"
 )
 
-// askLimit is how long a connection waits for the person.
-const askLimit = time.Minute
+// askTime is how long a connection waits for the person. The linker shortens it for tests.
+var askTime = "1m"
+
+func askLimit() time.Duration {
+	limit, err := time.ParseDuration(askTime)
+	if err != nil {
+		return 0 // nobody is asked, so nothing is allowed
+	}
+	return limit
+}
 
 // decideNet settles what a session may reach: into the request for the Spec, and into what goes to the proxy. It returns
 // the values that must not reach the record.
@@ -35,7 +43,7 @@ func (e *environment) decideNet(ctx context.Context, f execFlags, p *planned, re
 	p.proxy = load(session.OpenProxy)
 	config := control.Config{Allow: req.Egress.Allow, Deny: req.Egress.Deny, Open: req.Egress.Open}
 	if f.ask {
-		config.Ask = askLimit
+		config.Ask = askLimit()
 	}
 	secrets, err := e.secrets()
 	if err != nil {

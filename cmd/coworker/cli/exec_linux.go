@@ -57,7 +57,8 @@ type execution struct {
 	record *recorder
 	stop   *interrupts
 	ports  []port
-	tty    *os.File // of the person, with --ask
+	tty    *os.File   // of the person, with --ask
+	talk   sync.Mutex // held by what writes to the person's terminal, and by a question as long as it stands
 
 	mu      sync.Mutex
 	session *session.Session // written once, before the command starts
@@ -139,17 +140,17 @@ func (x *execution) streams() *outputs {
 	}
 	o.command = session.Command{Argv: x.flags.command, Timeout: x.plan.Timeout}
 	if x.flags.tty {
-		o.command.Terminal = &session.Terminal{In: x.in, Out: watch(x.environment.out)}
+		o.command.Terminal = &session.Terminal{In: x.in, Out: watch(x.inTurn(x.environment.out))}
 		return o
 	}
-	o.command.Stdin, o.command.Stdout, o.command.Stderr = x.in, shown(x.environment.out), watch(shown(x.environment.err))
+	o.command.Stdin, o.command.Stdout, o.command.Stderr = x.in, x.shown(x.environment.out), watch(x.shown(x.environment.err))
 	return o
 }
 
 // shown is w without control over the person's clipboard, if w is a terminal. A file or a pipe gets every byte.
-func shown(w io.Writer) io.Writer {
+func (x *execution) shown(w io.Writer) io.Writer {
 	if isTerminal(w) {
-		return session.NewClipboardFilter(w)
+		return session.NewClipboardFilter(x.inTurn(w))
 	}
 	return w
 }
