@@ -302,12 +302,13 @@ func (e *egress) close() error {
 	return errors.Join(err, e.ledger.close())
 }
 
-// Egress lists what the session reached or tried to, most recent last, equal ones summed.
-func (s *Session) Egress() []flow.Record {
+// Egress lists what the session reached or tried to, equal ones summed, in the order in which they first came. more
+// connections are on record and did not fit into the list.
+func (s *Session) Egress() (list []flow.Record, more int) {
 	if s.egress == nil {
-		return nil
+		return nil, 0
 	}
-	return s.egress.ledger.list()
+	return s.egress.ledger.list(), s.egress.ledger.beyond()
 }
 
 // Grant allows one more rule in a running session.

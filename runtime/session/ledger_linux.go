@@ -118,6 +118,13 @@ func (l *ledger) list() []flow.Record {
 	return append([]flow.Record{}, l.all...)
 }
 
+// beyond is how many flows the list had no room for.
+func (l *ledger) beyond() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.more
+}
+
 // write stores rows in groups. A record that cannot be kept ends the session: what leaves must stand in it.
 func (l *ledger) write() {
 	sums := newFlowSums()

@@ -156,6 +156,9 @@ func (x *execution) summariseNet() {
 			x.note("note", fmt.Sprintf("%s was allowed and not reached: %s", visible(hostPort(r.Host, r.Port)), visible(r.Broken)), "")
 		}
 	}
+	if x.report.EgressMore > 0 {
+		x.note("note", fmt.Sprintf("%d connections went to more places than the report lists", x.report.EgressMore), "coworker net log shows them")
+	}
 	if n > most {
 		x.note("denied", fmt.Sprintf("and %d more", n-most), "coworker net log shows all of them")
 	}
@@ -163,7 +166,8 @@ func (x *execution) summariseNet() {
 
 // network takes over what left the session, and what was refused, once the proxy has said its last.
 func (x *execution) network() {
-	x.report.Egress = egressReports(x.session.Egress())
+	list, more := x.session.Egress()
+	x.report.Egress, x.report.EgressMore = egressReports(list), more
 	x.report.Denials = append(x.report.Denials, x.session.Refusals()...)
 }
 

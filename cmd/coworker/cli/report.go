@@ -19,6 +19,7 @@ type report struct {
 	Denials        []session.Denial                   `json:"denials"`
 	Watching       []string                           `json:"watching"`
 	Egress         []egressReport                     `json:"egress"`
+	EgressMore     int                                `json:"egress_more,omitempty"` // connections beyond that list
 	DroppedEnv     []string                           `json:"dropped_env"`
 	TrackedSecrets []string                           `json:"tracked_secrets"`
 	NamedSecrets   int                                `json:"named_secrets"`
