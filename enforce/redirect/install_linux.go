@@ -20,7 +20,9 @@ const patience = 2 * time.Second
 // there. Literals are the addresses that rules name; those of a family that the namespace lacks are left out.
 //
 // A *MissingError leaves the namespace as it was. After any other error the namespace must be given up.
-func Install(literals []netip.Addr) (Notes, error) {
+func Install(literals []netip.Addr) (Notes, error) { return install(literals, true) }
+
+func install(literals []netip.Addr, untrack bool) (Notes, error) {
 	notes := Notes{Mode: ModeNone}
 	var err error
 	if notes.IPv6, err = haveIPv6(); err != nil {
@@ -32,19 +34,18 @@ func Install(literals []netip.Addr) (Notes, error) {
 	}
 	// The rule comes first: at no time does an address have a route that the rule does not cover.
 	var missing *MissingError
-	err = installRules(hooks(notes.IPv6, true))
-	notes.Untracked = err == nil
-	if errors.As(err, &missing) { // perhaps of what is only faster
-		err = installRules(hooks(notes.IPv6, false))
+	err = installRules(hooks(notes.IPv6, untrack))
+	if untrack && errors.As(err, &missing) { // perhaps it is only what makes things faster
+		untrack = false
+		err = installRules(hooks(notes.IPv6, untrack))
 	}
 	if err != nil {
-		notes.Untracked = false
 		return notes, err
 	}
 	if err := lead(wanted, notes.IPv6); err != nil {
 		return notes, err
 	}
-	notes.Mode, notes.Routes = ModeNAT, wanted
+	notes.Mode, notes.Routes, notes.Untracked = ModeNAT, wanted, untrack
 	return notes, nil
 }
 

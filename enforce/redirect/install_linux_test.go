@@ -246,6 +246,23 @@ func TestInstall(t *testing.T) {
 	})
 }
 
+// Connections on loopback are not tracked, unless the kernel cannot leave them out; then all else is the same.
+func TestUntracked(t *testing.T) {
+	each(t, func(t *testing.T, uid int) {
+		for _, tracked := range []bool{false, true} {
+			r := served(t, uid, job{Literals: literals, Tracked: tracked})
+			if r.Install+r.Listen+r.Verify != "" || r.Notes.Untracked == tracked || (r.Tracked > 0) != tracked {
+				t.Errorf("tracked %v: install %q, listen %q, verify %q, notes %+v, %d connections more", tracked, r.Install, r.Listen, r.Verify, r.Notes, r.Tracked)
+			}
+			for name, want := range map[string]string{"synthetic4": "198.18.0.5:80", "literal6": "[2001:db8::7]:22", "own server4": "own", "port 3129 itself": "127.0.0.1:3129"} {
+				if r.Attempts[name] != want {
+					t.Errorf("tracked %v, %s: %q, want %q", tracked, name, r.Attempts[name], want)
+				}
+			}
+		}
+	})
+}
+
 func check(t *testing.T, got, want map[string]string) {
 	t.Helper()
 	for name, w := range want {

@@ -3,6 +3,7 @@ package redirect
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -26,6 +27,7 @@ type job struct {
 	Literals  []string
 	NoIPv6    bool
 	NoInstall bool
+	Tracked   bool   // as on a kernel without notrack
 	Deny      int    // errno of socket(AF_NETLINK, …, NETLINK_NETFILTER)
 	Drop      bool   // gives up CAP_NET_ADMIN first
 	Tamper    string // what is changed between Install and Verify
@@ -39,6 +41,7 @@ type report struct {
 	Listen, Verify string
 	Empty          string // Verify of a namespace where nothing was made
 	Micros         int64  // Install and Listen
+	Tracked        int    // connections that the kernel tracks more after one on loopback
 	Attempts       map[string]string
 }
 
@@ -78,7 +81,7 @@ func (j job) run() (r report) {
 	start := time.Now()
 	var err error
 	if !j.NoInstall {
-		r.Notes, err = Install(literals)
+		r.Notes, err = install(literals, !j.Tracked)
 	}
 	files, listenErr := Listen(r.Notes.IPv6)
 	r.Micros = time.Since(start).Microseconds()
@@ -87,12 +90,34 @@ func (j job) run() (r report) {
 	if err := tamper(j.Tamper); err != nil {
 		panic(fmt.Sprintf("%s: %v", j.Tamper, err))
 	}
+	if !j.NoInstall && r.Install == "" && j.Tamper == "" {
+		r.Tracked = trackedByLoopback()
+	}
 	r.Verify, r.Empty = text(Verify(r.Notes)), text(Verify(Notes{Mode: ModeNone}))
 	if j.Serve {
 		send(files)
 		r.Attempts = attempts()
 	}
 	return r
+}
+
+// trackedByLoopback connects to a server of its own.
+func trackedByLoopback() int {
+	count := func() (n int) {
+		data, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_count")
+		must(err)
+		_, err = fmt.Sscan(string(data), &n)
+		must(err)
+		return n
+	}
+	before := count()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(err)
+	defer l.Close()
+	c, err := net.Dial("tcp", l.Addr().String())
+	must(err)
+	defer c.Close()
+	return count() - before
 }
 
 func must(err error) {
