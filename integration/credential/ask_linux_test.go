@@ -244,7 +244,7 @@ func TestAskStandsStill(t *testing.T) {
 		d := p.sit(t, p.program(), nil, append(asking, "sh", "-c",
 			"(while :; do echo tick; done) & (while :; do echo '"+prompt+"y'; done) & read typed; echo \"read $typed\"; curl -sS https://ask.test/x; kill 0")...)
 		d.wait("tick", 10)
-		d.types("y\n") // for a question of the program's own: it goes to the program
+		d.types("y\n")                                  // for a question of the program's own: it goes to the program
 		end := "until this command ends\r\r\n" + prompt // in the question only
 		d.wait(end, 1)
 		time.Sleep(300 * time.Millisecond) // room for what must not come

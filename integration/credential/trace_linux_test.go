@@ -183,8 +183,9 @@ func (p *person) lookAtProcesses(t *testing.T, s secret) {
 				t.Errorf("process %d: %v", pid, err)
 			}
 			p.wantNone(t, s, fmt.Sprintf("/proc/%d/%s", pid, file), data)
-			if file == "comm" {
-				names[strings.TrimSpace(string(data))] = true
+			if file == "cmdline" {
+				program, _, _ := strings.Cut(string(data), "\x00")
+				names[filepath.Base(program)] = true
 			}
 		}
 	}
@@ -192,7 +193,7 @@ func (p *person) lookAtProcesses(t *testing.T, s secret) {
 	if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), "released") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
-	if !names["coworker"] || !names["curl"] || len(names) < 3 {
+	if !names["coworker"] || !names["coworker-proxy"] || !names["curl"] {
 		t.Errorf("looked at %v", names)
 	}
 }
