@@ -55,7 +55,7 @@ func TestNoTraceInside(t *testing.T) {
 	eachUser(t, func(t *testing.T, p *person) {
 		l := p.lend(t)
 		f, e := p.seek(t, l.all(), allow("ok.test", "npm.test", "git.test"),
-			"https://ok.test/echo?early", "https://ok.test/x", "https://npm.test/left", "https://git.test/repo.git/info/refs?service=git-upload-pack", "--", "/usr/bin/python3", "-c", holdEcho)
+			"https://ok.test/echo?early", "https://ok.test/dribble", "https://ok.test/x", "https://npm.test/left", "https://git.test/repo.git/info/refs?service=git-upload-pack", "--", "/usr/bin/python3", "-c", holdEcho)
 		for _, hit := range f.Hits {
 			t.Errorf("inside: %s", hit)
 		}
