@@ -154,7 +154,11 @@ func (x *exchange) try(r *http.Request) (*http.Response, error) {
 		resp.Body = http.NoBody
 	}
 	dropHop(resp.Header)
-	return x.filter(resp)
+	clean, err := x.filter(resp)
+	if err != nil {
+		x.failed = &refusal{http.StatusBadGateway, 0, err.Error(), ""}
+	}
+	return clean, err
 }
 
 // bodyError prefers what was wrong with the body to the broken connection that followed from it.

@@ -6,10 +6,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"coworker/netproxy/dial"
+	"coworker/netproxy/hostmatch"
 	"coworker/netproxy/request"
+	"coworker/netproxy/tlshello"
 )
 
 // handshakeTime bounds a TLS handshake on either side.
@@ -28,7 +32,7 @@ func (r readAhead) CloseWrite() error { return r.Conn.(*net.TCPConn).CloseWrite(
 
 // opened ends the client's TLS here and serves the requests in it. The ClientHello has been checked and is still in the
 // inbox.
-func (c *client) opened(a *attempt, conn *net.TCPConn) {
+func (c *client) opened(a *attempt, hello *tlshello.Hello, conn *net.TCPConn) {
 	config, err := c.e.authority.TLSConfig(a.place.host)
 	if err != nil {
 		a.rec.Broken = err.Error()
@@ -38,7 +42,7 @@ func (c *client) opened(a *attempt, conn *net.TCPConn) {
 	ctx, cancel := context.WithTimeout(c.ctx, handshakeTime)
 	defer cancel()
 	if err := inside.HandshakeContext(ctx); err != nil {
-		a.rec.Broken = "the client ended the handshake: " + clip(err.Error())
+		a.rec.Broken = handshakeReason(hello, err)
 		return
 	}
 	defer inside.Close()
@@ -46,6 +50,14 @@ func (c *client) opened(a *attempt, conn *net.TCPConn) {
 	defer h.in.release()
 	h.origin = newOrigin(dial.Result{Conn: conn}, a)
 	h.run()
+}
+
+// handshakeReason says why a client got no TLS in a way that helps to set it right.
+func handshakeReason(hello *tlshello.Hello, err error) string {
+	if len(hello.ALPN) > 0 && !slices.Contains(hello.ALPN, "http/1.1") {
+		return "the client speaks only " + hostmatch.Quote(strings.Join(hello.ALPN, " ")) + "; where a credential is added or requests are judged, it has to speak HTTP/1.1"
+	}
+	return "the client ended the handshake: " + clip(err.Error())
 }
 
 // secure begins TLS with the origin of an opened host. Its certificate must be good for the host that was allowed.

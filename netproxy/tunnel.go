@@ -90,7 +90,7 @@ func (c *client) tls(a *attempt, origin *net.TCPConn) {
 		return
 	}
 	if c.e.hosts.Opens(a.place.host, a.place.port) {
-		c.opened(a, origin)
+		c.opened(a, hello, origin)
 		return
 	}
 	w := tlshello.NewWatch(hello, a.place.host)

@@ -43,10 +43,16 @@ func (p *person) sit(t *testing.T, program string, stdin *os.File, args ...strin
 	t.Helper()
 	d := &desk{person: p, t: t}
 	d.more = sync.NewCond(&d.mu)
-	var err error
-	if d.master, d.terminal, err = pty.Open(); err != nil {
+	master, terminal, err := pty.Open()
+	if err != nil {
 		t.Fatal(err)
 	}
+	// A blocking file would be closed only when its reader returns.
+	fd, err := unix.FcntlInt(master.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err := errors.Join(err, master.Close(), unix.SetNonblock(fd, true)); err != nil {
+		t.Fatal(err)
+	}
+	d.master, d.terminal = os.NewFile(uintptr(fd), "master"), terminal
 	d.before = d.mode()
 	d.cmd = p.command(t.Context(), append([]string{"exec", "-w", "--report", filepath.Join(p.base, "report.json")}, args...)...)
 	d.cmd.Path = program
@@ -244,17 +250,11 @@ func TestAskStandsStill(t *testing.T) {
 		d := p.sit(t, p.program(), nil, append(asking, "sh", "-c",
 			"(while :; do echo tick; done) & (while :; do echo '"+prompt+"y'; done) & read typed; echo \"read $typed\"; curl -sS https://ask.test/x; kill 0")...)
 		d.wait("tick", 10)
-		d.types("y\n") // for a question of the program's own: it goes to the program
-		d.wait("coworker: a program inside wants", 1)
-		question := func() string {
-			_, text, _ := strings.Cut(d.shown(), "coworker: a program inside wants")
-			return text
-		}
-		for !strings.Contains(question(), prompt) {
-			time.Sleep(time.Millisecond) // the rest of the question is on its way
-		}
+		d.types("y\n")                                  // for a question of the program's own: it goes to the program
+		end := "until this command ends\r\r\n" + prompt // in the question only
+		d.wait(end, 1)
 		time.Sleep(300 * time.Millisecond) // room for what must not come
-		if _, after, _ := strings.Cut(question(), prompt); after != "" {
+		if _, after, _ := strings.Cut(d.shown(), end); after != "" {
 			t.Errorf("written while the question stood: %.200q", after)
 		}
 		d.types("n\n")
@@ -320,6 +320,62 @@ func TestAskInterrupted(t *testing.T) {
 			if e.code != 130 && e.code != 56 || strings.Contains(e.out, "welcome") || time.Since(begun) > 10*time.Second {
 				t.Errorf("%v after %v", e, time.Since(begun))
 			}
+		}
+	})
+}
+
+// TestAskManyHosts: a program that asks for one host after the other cannot keep the person from leaving.
+func TestAskManyHosts(t *testing.T) {
+	eachUser(t, func(t *testing.T, p *person) {
+		d := p.sit(t, p.program(), nil, append(asking, "sh", "-c", "for i in $(seq 40); do curl -sS https://h$i.ask.test/ & done; wait")...)
+		d.wait(prompt, 1)
+		begun := time.Now()
+		d.types("\x03")
+		if e := d.ends(); e.code == 0 || time.Since(begun) > 20*time.Second {
+			t.Errorf("%v after %v", e, time.Since(begun))
+		}
+		for _, row := range p.answers(t) {
+			if row.Status != "deny" {
+				t.Errorf("row %+v", row)
+			}
+		}
+	})
+}
+
+// TestAskHungUp: a terminal that goes away has said no, and everything ends.
+func TestAskHungUp(t *testing.T) {
+	eachUser(t, func(t *testing.T, p *person) {
+		d := p.sit(t, p.program(), nil, append(asking, "curl", "-sS", "https://ask.test/x")...)
+		d.wait(prompt, 1)
+		family := family(t, d.cmd.Process.Pid)
+		d.terminal.Close()
+		d.master.Close()
+		err := d.cmd.Wait()
+		if code := d.cmd.ProcessState.ExitCode(); code <= 0 {
+			t.Errorf("exit code %d: %v", code, err)
+		}
+		if len(p.take()) > 0 {
+			t.Error("a request arrived")
+		}
+		for _, pid := range family {
+			if data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && len(data) > 0 {
+				t.Errorf("process %d is left: %q", pid, data)
+			}
+		}
+		if rows := p.answers(t); len(rows) != 1 || rows[0].Status != "deny" {
+			t.Errorf("rows %+v", rows)
+		}
+	})
+}
+
+// TestAskOpensNoPrivateNetwork: a yes is to a name. What the name leads to is judged as ever.
+func TestAskOpensNoPrivateNetwork(t *testing.T) {
+	eachUser(t, func(t *testing.T, p *person) {
+		d := p.sit(t, p.program(), nil, append(asking, "curl", "-sS", "http://other.test/x")...)
+		d.wait(prompt, 1)
+		d.types("y\n")
+		if e := d.ends(); !strings.Contains(e.out, addresses["other.test"]+" lies in") || len(p.take()) > 0 {
+			t.Error(e)
 		}
 	})
 }

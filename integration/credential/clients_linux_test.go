@@ -49,7 +49,11 @@ const nodeGet = `require('https').get('https://ok.test/x', r => { if (r.statusCo
 
 const pythonGet = `import urllib.request; print(urllib.request.urlopen('https://ok.test/x').read().decode())`
 
-const pythonRequests = `import requests; r = requests.get('https://ok.test/x'); r.raise_for_status(); print(r.text)`
+// pythonRequests is the copy that pip carries, which has a bundle of certificates of its own, where there is no other.
+const pythonRequests = `
+try: import requests
+except ImportError: from pip._vendor import requests
+r = requests.get('https://ok.test/x'); r.raise_for_status(); print(r.text)`
 
 // pythonSocket knows no proxy variable.
 const pythonSocket = `import http.client; c = http.client.HTTPSConnection('ok.test'); c.request('GET', '/x'); print(c.getresponse().read().decode())`
@@ -101,7 +105,7 @@ var clients = []client{
 	{"pip download", "npm.test", []string{"/usr/bin/python3", "-m", "pip", "download", "-q", "--no-deps", "--no-build-isolation", "--no-cache-dir", "--disable-pip-version-check", "--index-url=https://npm.test/simple/", "right"}, "", []string{"/usr/bin/python3", "-m", "pip", "--version"}},
 	{"python urllib", "ok.test", []string{"/usr/bin/python3", "-c", pythonGet}, "welcome GET /x", nil},
 	{"python http.client", "ok.test", []string{"/usr/bin/python3", "-c", pythonSocket}, "welcome GET /x", nil},
-	{"python requests", "ok.test", []string{"/usr/bin/python3", "-c", pythonRequests}, "welcome GET /x", []string{"/usr/bin/python3", "-c", "import requests"}},
+	{"python requests", "ok.test", []string{"/usr/bin/python3", "-c", pythonRequests}, "welcome GET /x", []string{"/usr/bin/python3", "-m", "pip", "--version"}},
 	{"node https", "ok.test", []string{"node", "-e", nodeGet}, "welcome GET /x", nil},
 	{"node fetch", "ok.test", []string{"node", "-e", nodeFetch}, "welcome GET /x", nil},
 	{"java", "ok.test", []string{"java", "Get.java"}, "200 welcome GET /x", []string{"java", "--version"}},

@@ -13,8 +13,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"coworker/integration/house/testuser"
 )
@@ -22,24 +25,53 @@ import (
 // built holds coworker, its helpers and seeker; every user can execute them.
 var built string
 
+// builtVariable is how a test process that started itself again finds them.
+const builtVariable = "COWORKER_CREDENTIAL_BUILT"
+
 func TestMain(m *testing.M) {
 	flag.Parse()
-	dir, err := os.MkdirTemp("", "coworker-credential-")
-	if err == nil {
-		// The second is the same with a short time for an answer.
-		err = errors.Join(os.Chmod(dir, 0o755), build(dir, "test"), build(filepath.Join(dir, "quick"), "test -X coworker/cmd/coworker/cli.askTime=1s"))
+	if built = os.Getenv(builtVariable); built != "" {
+		os.Exit(m.Run())
 	}
+	code, err := prepare(m)
 	if err != nil {
-		fmt.Fprintln(os.Stderr, errors.Join(err, os.RemoveAll(dir)))
-		os.Exit(1)
-	}
-	built = dir
-	code := m.Run()
-	if err := os.RemoveAll(dir); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
 	os.Exit(code)
+}
+
+func prepare(m *testing.M) (code int, err error) {
+	if built, err = os.MkdirTemp("", "coworker-credential-"); err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(built)) }()
+	// The second is the same with a short time for an answer.
+	err = errors.Join(os.Chmod(built, 0o755), build(built, "test"), build(filepath.Join(built, "quick"), "test -X coworker/cmd/coworker/cli.askTime=1s"))
+	if err != nil {
+		return 1, err
+	}
+	if os.Geteuid() != 0 {
+		return again()
+	}
+	return m.Run(), nil
+}
+
+// again runs the tests in a user namespace, where somebody who is not root may make the others.
+func again() (int, error) {
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Env = append(os.Environ(), builtVariable+"="+built)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWUSER, AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SYS_CHROOT, unix.CAP_NET_ADMIN, unix.CAP_NET_BIND_SERVICE},
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}},
+	}
+	err := cmd.Run()
+	if _, exited := errors.AsType[*exec.ExitError](err); exited {
+		err = nil
+	}
+	return cmd.ProcessState.ExitCode(), err
 }
 
 // build makes the binaries as make build does: by the same script, with the variables of the Makefile.

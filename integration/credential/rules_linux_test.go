@@ -75,6 +75,26 @@ func TestPathsInDisguise(t *testing.T) {
 	})
 }
 
+// TestWhichSessionsLend: a rule that leaves the bytes alone takes the credential out, and one for all hosts does not.
+func TestWhichSessionsLend(t *testing.T) {
+	eachUser(t, func(t *testing.T, p *person) {
+		l := p.lend(t)
+		p.must(t, l.api.value, "secrets", "set", "ask", "--host", "ask.test")
+		p.try(t, l.all(), []string{"--allow", "ok.test=" + outside + "+raw"}, []attempt{{"raw", curl + "https://ok.test/x", "who are you?", "none", ""}})
+		p.try(t, l.all(), allow("other.test"), []attempt{{"a host that is not allowed", curl + "https://ok.test/x", "no rule allows ok.test", "", ""}})
+		p.try(t, l.all(), []string{"--net", "open"}, []attempt{
+			{"open, an address that only a rule with its range opens", curl + "https://ok.test/x", "203.0.113", "", ""},
+		})
+		if e := p.exec(t, []string{"--net", "open"}, "curl", "-sS", "https://ask.test/echo"); !strings.Contains(e.out, "Authorization: Bearer ***") {
+			t.Errorf("open: %s", e)
+		}
+		p.take()
+		if e := p.exec(t, nil, "curl", "-sS", "https://ok.test/x"); e.code != 6 || len(p.take()) > 0 {
+			t.Errorf("without a network: %s", e)
+		}
+	})
+}
+
 // TestRemovedSecret is gone in the next session, and a replaced one is the new one.
 func TestRemovedSecret(t *testing.T) {
 	eachUser(t, func(t *testing.T, p *person) {

@@ -138,6 +138,16 @@ func (s *servers) site() http.Handler {
 	mux.HandleFunc("/echo", echo)
 	mux.HandleFunc("/gzip", gzipped)
 	mux.HandleFunc("/socket", webSocket)
+	mux.HandleFunc("/dribble", dribble)
+	mux.HandleFunc("/stream", func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "data: first\n\n")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	mux.HandleFunc("/toobig", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "close")
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+	})
 	mux.HandleFunc("/redirect", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, r.URL.Query().Get("to"), http.StatusFound)
 	})

@@ -116,3 +116,11 @@ func webSocket(w http.ResponseWriter, r *http.Request) {
 	_ = both.Flush()
 	_, _ = io.Copy(conn, both)
 }
+
+// dribble sends back what it was sent, octet by octet.
+func dribble(w http.ResponseWriter, r *http.Request) {
+	for _, octet := range []byte("you sent " + r.Header.Get("Authorization") + ".\n") {
+		_, _ = w.Write([]byte{octet})
+		w.(http.Flusher).Flush()
+	}
+}

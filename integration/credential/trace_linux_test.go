@@ -55,7 +55,7 @@ func TestNoTraceInside(t *testing.T) {
 	eachUser(t, func(t *testing.T, p *person) {
 		l := p.lend(t)
 		f, e := p.seek(t, l.all(), allow("ok.test", "npm.test", "git.test"),
-			"https://ok.test/echo?early", "https://ok.test/x", "https://npm.test/left", "https://git.test/repo.git/info/refs?service=git-upload-pack", "--", "/usr/bin/python3", "-c", holdEcho)
+			"https://ok.test/echo?early", "https://ok.test/dribble", "https://ok.test/x", "https://npm.test/left", "https://git.test/repo.git/info/refs?service=git-upload-pack", "--", "/usr/bin/python3", "-c", holdEcho)
 		for _, hit := range f.Hits {
 			t.Errorf("inside: %s", hit)
 		}
@@ -183,8 +183,9 @@ func (p *person) lookAtProcesses(t *testing.T, s secret) {
 				t.Errorf("process %d: %v", pid, err)
 			}
 			p.wantNone(t, s, fmt.Sprintf("/proc/%d/%s", pid, file), data)
-			if file == "comm" {
-				names[strings.TrimSpace(string(data))] = true
+			if file == "cmdline" {
+				program, _, _ := strings.Cut(string(data), "\x00")
+				names[filepath.Base(program)] = true
 			}
 		}
 	}
@@ -192,7 +193,7 @@ func (p *person) lookAtProcesses(t *testing.T, s secret) {
 	if err := cmd.Wait(); err != nil || !strings.Contains(out.String(), "released") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
-	if !names["coworker"] || !names["curl"] || len(names) < 3 {
+	if !names["coworker"] || !names["coworker-proxy"] || !names["curl"] {
 		t.Errorf("looked at %v", names)
 	}
 }
