@@ -40,6 +40,8 @@ func run() error {
 	if err != nil {
 		return fmt.Errorf("this program is started by coworker, not by hand: %w", err)
 	}
+	// Started through a descriptor, the process has that number for its name. It is for people only.
+	_ = os.WriteFile("/proc/self/comm", []byte("coworker-proxy"), 0)
 	if err := selfconfine.Apply(selfconfine.Need{Read: readable(), DataBytes: dataBytes, GoBytes: goBytes, Descriptor: descriptors}); err != nil {
 		return err
 	}

@@ -136,7 +136,7 @@ func (e *egress) start(made *enforce.Egress) error {
 	}
 	select {
 	case <-e.ready:
-		return nil
+		return e.proxy.moreDescriptors()
 	case <-e.ended:
 		return e.died(nil)
 	case <-time.After(proxyLimit):

@@ -119,6 +119,29 @@ func keepDescriptors() error {
 	return nil
 }
 
+// proxyDescriptors are two for each connection that a proxy takes at once (12,000), and some.
+const proxyDescriptors = 32 << 10
+
+// moreDescriptors gives the proxy what its connections take, where root may: the limit that coworker was started with is
+// about one program, and the proxy serves many. Elsewhere fewer connections are served at once, and more wait.
+func (p *proxyProcess) moreDescriptors() error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	var have unix.Rlimit
+	if err := unix.Prlimit(p.process.Pid, unix.RLIMIT_NOFILE, nil, &have); err != nil {
+		return fmt.Errorf("read the proxy's limit of descriptors: %w", err)
+	}
+	if have.Cur >= proxyDescriptors {
+		return nil
+	}
+	err := unix.Prlimit(p.process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: proxyDescriptors, Max: max(have.Max, proxyDescriptors)}, nil)
+	if err != nil && !errors.Is(err, unix.EPERM) { // EPERM: above fs.nr_open, or root of a user namespace
+		return fmt.Errorf("raise the proxy's limit of descriptors to %d: %w", proxyDescriptors, err)
+	}
+	return nil
+}
+
 // groupsFixed reports whether this user namespace forbids setgroups(2) (user_namespaces(7)).
 func groupsFixed() bool {
 	data, err := os.ReadFile("/proc/self/setgroups")

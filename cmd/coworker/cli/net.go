@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"encoding/json"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -80,32 +81,40 @@ func flowOf(row audit.Row) flowRow {
 	return out
 }
 
-// flows reads rows about connections.
-func flows(c *cli.Context, e *environment, limit int) ([]flowRow, error) {
+// page is how many rows are read at once.
+const page = 5000
+
+// flows gives rows about connections, newest first, to each, until limit of them were given.
+func flows(c *cli.Context, e *environment, limit int, each func(flowRow)) error {
 	if limit < 1 {
-		return nil, &usageError{text: "--limit: want at least 1"}
+		return &usageError{text: "--limit: want at least 1"}
 	}
-	filter := audit.Filter{Session: c.String("session"), Stage: "flow", Limit: limit}
+	filter := audit.Filter{Session: c.String("session"), Stage: "flow"}
 	if c.Bool("denied") {
 		filter.Status = "deny"
 	}
 	if since := c.Duration("since"); since > 0 {
 		filter.Since = e.now().Add(-since)
 	}
-	out := []flowRow{}
-	err := withLog(c.Context, e, func(log *audit.Log) error {
-		rows, err := log.List(c.Context, filter)
-		for _, row := range rows {
-			out = append(out, flowOf(row))
+	return withLog(c.Context, e, func(log *audit.Log) error {
+		for limit > 0 {
+			filter.Limit = min(limit, page)
+			rows, err := log.List(c.Context, filter)
+			if err != nil || len(rows) == 0 {
+				return err
+			}
+			for _, row := range rows {
+				each(flowOf(row))
+			}
+			limit, filter.Before = limit-len(rows), rows[len(rows)-1].Seq
 		}
-		return err
+		return nil
 	})
-	return out, err
 }
 
 func netLog(c *cli.Context, e *environment) error {
-	rows, err := flows(c, e, c.Int("limit"))
-	if err != nil {
+	rows := []flowRow{}
+	if err := flows(c, e, c.Int("limit"), func(r flowRow) { rows = append(rows, r) }); err != nil {
 		return err
 	}
 	if c.Bool("json") {
@@ -153,19 +162,16 @@ type hostSum struct {
 	BytesOut int64  `json:"bytes_out"`
 }
 
-// mostTop bounds the rows that top reads.
-const mostTop = 200_000
-
 func netTop(c *cli.Context, e *environment) error {
 	limit := c.Int("limit")
 	if limit < 1 {
 		return &usageError{text: "--limit: want at least 1"}
 	}
-	rows, err := flows(c, e, mostTop)
-	if err != nil {
+	hosts := hostSums{}
+	if err := flows(c, e, math.MaxInt, hosts.add); err != nil {
 		return err
 	}
-	sums := sumHosts(rows)
+	sums := hosts.list()
 	sums = sums[:min(limit, len(sums))]
 	if c.Bool("json") {
 		return e.printJSON(sums)
@@ -185,26 +191,31 @@ func netTop(c *cli.Context, e *environment) error {
 	return nil
 }
 
-func sumHosts(rows []flowRow) []hostSum {
-	index := map[string]int{}
-	sums := []hostSum{}
-	for _, r := range rows {
-		i, ok := index[r.Host]
-		if !ok {
-			i = len(sums)
-			index[r.Host] = i
-			sums = append(sums, hostSum{Host: r.Host})
-		}
-		h := &sums[i]
-		h.BytesIn, h.BytesOut = h.BytesIn+r.BytesIn, h.BytesOut+r.BytesOut
-		if r.Verdict == "allow" {
-			h.Allowed += r.Count
-		} else {
-			h.Refused += r.Count
-		}
+// hostSums adds rows up by host.
+type hostSums map[string]*hostSum
+
+func (s hostSums) add(r flowRow) {
+	h := s[r.Host]
+	if h == nil {
+		h = &hostSum{Host: r.Host}
+		s[r.Host] = h
 	}
-	slices.SortStableFunc(sums, func(a, b hostSum) int {
+	h.BytesIn, h.BytesOut = h.BytesIn+r.BytesIn, h.BytesOut+r.BytesOut
+	if r.Verdict == "allow" {
+		h.Allowed += r.Count
+	} else {
+		h.Refused += r.Count
+	}
+}
+
+// list is most bytes first, then most refusals.
+func (s hostSums) list() []hostSum {
+	out := make([]hostSum, 0, len(s))
+	for _, h := range s {
+		out = append(out, *h)
+	}
+	slices.SortFunc(out, func(a, b hostSum) int {
 		return cmp.Or(cmp.Compare(b.BytesIn+b.BytesOut, a.BytesIn+a.BytesOut), cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.Host, b.Host))
 	})
-	return sums
+	return out
 }

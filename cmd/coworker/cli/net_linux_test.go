@@ -45,7 +45,11 @@ func TestSumHosts(t *testing.T) {
 		{Host: "c:443", Verdict: "allow", BytesIn: 100, Count: 1}, {Host: "a:443", Verdict: "deny", Count: 3}, {Host: "d:443", Verdict: "deny", Count: 9},
 	}
 	want := []hostSum{{"c:443", 1, 0, 100, 0}, {"a:443", 1, 3, 5, 5}, {"b:443", 0, 9, 0, 0}, {"d:443", 0, 9, 0, 0}}
-	if got := sumHosts(rows); !slices.Equal(got, want) {
+	sums := hostSums{}
+	for _, r := range rows {
+		sums.add(r)
+	}
+	if got := sums.list(); !slices.Equal(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 }
