@@ -129,14 +129,12 @@ func (p *proxyProcess) moreDescriptors() error {
 		return nil
 	}
 	var have unix.Rlimit
-	if err := unix.Prlimit(p.process.Pid, unix.RLIMIT_NOFILE, nil, &have); err != nil {
-		return fmt.Errorf("read the proxy's limit of descriptors: %w", err)
+	err := unix.Prlimit(p.process.Pid, unix.RLIMIT_NOFILE, nil, &have)
+	if err == nil && have.Cur < proxyDescriptors {
+		err = unix.Prlimit(p.process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: proxyDescriptors, Max: max(have.Max, proxyDescriptors)}, nil)
 	}
-	if have.Cur >= proxyDescriptors {
-		return nil
-	}
-	err := unix.Prlimit(p.process.Pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: proxyDescriptors, Max: max(have.Max, proxyDescriptors)}, nil)
-	if err != nil && !errors.Is(err, unix.EPERM) { // EPERM: above fs.nr_open, or root of a user namespace
+	// EPERM is root without CAP_SYS_RESOURCE, as in containers, or a number above fs.nr_open.
+	if err != nil && !errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("raise the proxy's limit of descriptors to %d: %w", proxyDescriptors, err)
 	}
 	return nil
