@@ -37,8 +37,11 @@ func (e *environment) decideNet(ctx context.Context, f execFlags, p *planned, re
 		return nil, err
 	}
 	req.Egress, err = wallspec.ParseNet(req.Net, ruleTexts(p.settings.Net.Allow), ruleTexts(p.settings.Net.Deny))
-	if err != nil || req.Egress == nil {
+	if err != nil {
 		return nil, err
+	}
+	if req.Egress == nil {
+		return e.knownSecrets(), nil
 	}
 	p.proxy = load(session.OpenProxy)
 	config := control.Config{Allow: req.Egress.Allow, Deny: req.Egress.Deny, Open: req.Egress.Open}
@@ -61,6 +64,16 @@ func (e *environment) decideNet(ctx context.Context, f execFlags, p *planned, re
 	req.Net.GitConfig = gitSettings(secrets, req.Egress.Rules)
 	p.egress = &session.Egress{Config: config, Environ: proxyEnviron(p.host)}
 	return append(secret.Redactions(secrets), upstreamSecret(config.Upstream)...), nil
+}
+
+// knownSecrets are the stored values, for a session that sends none of them anywhere: its command may still hold one. It
+// runs without them if the store cannot be opened.
+func (e *environment) knownSecrets() []redact.Secret {
+	entries, err := e.secrets()
+	if err != nil {
+		return nil
+	}
+	return secret.Redactions(entries)
 }
 
 // companyProxy is the proxy between this machine and the rest, from the settings or the environment.
