@@ -113,6 +113,20 @@ func TestNoTraceOutside(t *testing.T) {
 				p.wantNone(t, l.all(), name, data)
 			}
 		})
+		t.Run("commands", func(t *testing.T) {
+			argv := []string{"true", "-H", "X-Key: " + l.api.value, l.npm.value, "--user=ada:" + l.git.value, basic("ada", l.git.value), "https://other.test/" + l.api.value}
+			for name, flags := range map[string][]string{"with a network": allow("other.test"), "without": nil} {
+				if e := p.exec(t, flags, argv...); e.code != 0 {
+					t.Errorf("%s: %s", name, e)
+				}
+			}
+			if e := p.exec(t, allow("other.test"), "curl", "-sS", "https://other.test/"+l.npm.value, "http://other.test/"+l.npm.value); e.code != 0 {
+				t.Error(e)
+			}
+			for name, data := range p.files(t) {
+				p.wantNone(t, l.all(), name, data)
+			}
+		})
 		t.Run("processes", func(t *testing.T) { p.lookAtProcesses(t, l.all()) })
 		t.Run("control", func(t *testing.T) {
 			planted := newLent().api
