@@ -63,7 +63,7 @@ func (c *client) linger() {
 	c.conn.SetReadDeadline(time.Now().Add(lingerTime))
 	b := small.get()
 	defer small.put(b)
-	for range lingerReads {
+	for { // until the deadline: a client in the middle of an upload has to come to read
 		if n, err := c.conn.Read(*b); err != nil || n == 0 {
 			return
 		}
@@ -76,10 +76,7 @@ func (c *client) reset() {
 	c.conn.Close()
 }
 
-const (
-	lingerTime  = 500 * time.Millisecond
-	lingerReads = 64
-)
+const lingerTime = 500 * time.Millisecond
 
 // ready waits for the first octet.
 func (in *inbox) ready(limit time.Duration) error {

@@ -2,6 +2,7 @@ package netproxy
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -60,8 +61,8 @@ func (x *exchange) run() bool {
 	if err != nil || x.w.close || x.req.Close {
 		x.brokenBy(err)
 		x.drop()
-		if errors.Is(err, errBodyUnread) && !h.opened {
-			h.c.linger() // what the client still sends would reset the connection and take the answer with it
+		if errors.Is(err, errBodyUnread) {
+			h.endUnread()
 		}
 		return false
 	}
@@ -243,10 +244,10 @@ func (x *exchange) head() *[]byte {
 }
 
 // sendBody copies the body as it is framed, and checks the framing as it passes. A body that is wrong or cut off ends the
-// origin's connection: it must not look complete.
+// origin's connection: it must not look complete. One that the origin reads no more of may have an answer.
 func (x *exchange) sendBody() {
 	err := x.copyBody()
-	if err != nil {
+	if err != nil && !errors.Is(err, errBodyUnread) {
 		x.origin.conn.Close()
 	}
 	x.body <- err
@@ -275,7 +276,7 @@ func (x *exchange) copyBody() error {
 			return err
 		}
 		if _, err := x.origin.Write(b[:n]); err != nil {
-			return err
+			return fmt.Errorf("%w: %w", errBodyUnread, err)
 		}
 		x.h.in.take(n)
 		x.h.c.dog.touch()

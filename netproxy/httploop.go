@@ -165,3 +165,11 @@ func (x *exchange) allowed() *refusal {
 	}
 	return x.injected()
 }
+
+// endUnread ends a connection whose client still sends: a reset by what comes would take the answer with it.
+func (h *httpLoop) endUnread() {
+	if half, ok := h.out.(interface{ CloseWrite() error }); ok {
+		half.CloseWrite() // of TLS; linger ends that of TCP
+	}
+	h.c.linger()
+}
