@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,8 +29,18 @@ const (
 	trustWget      = "ssl/session/wgetrc"
 )
 
-// secrets are the person's stored credentials.
+// secrets are the person's stored credentials. Where there is no store, no folder is made for one: whether coworker's own
+// folders are there already decides about some workspaces.
 func (e *environment) secrets() ([]secret.Entry, error) {
+	d, err := e.dirs()
+	if err != nil {
+		return nil, err
+	}
+	_, noHeader := os.Lstat(filepath.Join(d.State, "secrets.json"))
+	_, noStore := os.Lstat(filepath.Join(d.State, "secrets.age"))
+	if errors.Is(noHeader, fs.ErrNotExist) && errors.Is(noStore, fs.ErrNotExist) {
+		return nil, nil
+	}
 	s, _, err := e.openSecrets()
 	if err != nil {
 		return nil, err
