@@ -125,16 +125,23 @@ func (x *execution) warnPartial(a session.Attestation) {
 // outputs are where the command's output goes, with an eye on refused writes.
 type outputs struct {
 	command session.Command
-	seen    []*readOnlyWatch
+	seen    []*textWatch
 }
 
 func (x *execution) streams() *outputs {
 	o := &outputs{}
 	watch := func(w io.Writer) io.Writer {
-		if x.plan.Summary.Writable {
+		var look []sign
+		if !x.plan.Summary.Writable {
+			look = append(look, readOnly)
+		}
+		if x.egress == nil {
+			look = append(look, noNetwork)
+		}
+		if len(look) == 0 {
 			return w
 		}
-		seen := &readOnlyWatch{w: w}
+		seen := &textWatch{w: w, look: look}
 		o.seen = append(o.seen, seen)
 		return seen
 	}
@@ -264,8 +271,12 @@ func (x *execution) summarise(result session.Result, o *outputs, outcome error) 
 	if outcome == nil || !result.Started {
 		return
 	}
-	readOnly := slices.ContainsFunc(o.seen, func(w *readOnlyWatch) bool { return w.seen })
-	if readOnly {
+	met := func(s sign) bool { return slices.ContainsFunc(o.seen, func(w *textWatch) bool { return w.met(s) }) }
+	if met(noNetwork) {
+		x.report.Denials = append(x.report.Denials, session.Denial{Wall: enforce.NetEgress, What: "a connection, in a session without a network", Needed: "--allow", Source: "inferred"})
+		x.note("note", "this session has no network", "--allow HOST lets it reach one, --allow registries the package registries")
+	}
+	if met(readOnly) {
 		x.report.Denials = append(x.report.Denials, session.Denial{Wall: enforce.FSWrite, What: "a write to a read-only place", Needed: "-w", Source: "inferred"})
 		x.note("note", "the command met a read-only file system", x.plan.Summary.Hint)
 	}
@@ -276,22 +287,4 @@ func (x *execution) summarise(result session.Result, o *outputs, outcome error) 
 		}
 		x.note("note", text, "")
 	}
-}
-
-// readOnlyWatch passes text on and notices EROFS in it, as libc, Go, Node and Python spell it.
-type readOnlyWatch struct {
-	w    io.Writer
-	tail []byte
-	seen bool
-}
-
-var readOnlyTexts = []string{"ead-only file system", "EROFS"}
-
-func (r *readOnlyWatch) Write(p []byte) (int, error) {
-	if !r.seen {
-		text := string(r.tail) + string(p)
-		r.seen = slices.ContainsFunc(readOnlyTexts, func(t string) bool { return strings.Contains(text, t) })
-		r.tail = append(r.tail[:0], text[max(0, len(text)-len(readOnlyTexts[0])):]...)
-	}
-	return r.w.Write(p)
 }
