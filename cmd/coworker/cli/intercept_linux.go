@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -99,7 +98,8 @@ var trustVariables = []string{
 	"NIX_SSL_CERT_FILE", "AWS_CA_BUNDLE", "DENO_CERT", "NPM_CONFIG_CAFILE", "npm_config_cafile",
 }
 
-// certificates gathers what the host's programs trust. A file that cannot be read leaves its certificates out.
+// certificates gathers what the host's programs trust, and nothing but certificates: it is shown inside. A file that cannot
+// be read leaves its certificates out.
 func certificates(host wallspec.Host) believed {
 	var b believed
 	seen := map[string]bool{}
@@ -113,7 +113,11 @@ func certificates(host wallspec.Host) believed {
 		if err != nil {
 			return nil
 		}
-		return data
+		only, err := trust.Certificates(data)
+		if err != nil {
+			return nil
+		}
+		return only
 	}
 	for _, file := range trust.SystemFiles {
 		if data := read(file); data != nil && b.system == nil {
@@ -123,11 +127,8 @@ func certificates(host wallspec.Host) believed {
 	for _, entry := range host.Environ {
 		name, file, _ := strings.Cut(entry, "=")
 		if slices.Contains(trustVariables, name) && filepath.IsAbs(file) {
-			b.own = append(append(b.own, read(file)...), '\n')
+			b.own = append(b.own, read(file)...)
 		}
-	}
-	if len(bytes.TrimSpace(b.own)) == 0 {
-		b.own = nil
 	}
 	return b
 }
@@ -146,7 +147,7 @@ func (e *environment) trustInside(p *planned, opens bool) (ca *control.CA, files
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		encoded.Roots = slices.Concat(b.system, []byte{'\n'}, b.own)
+		encoded.Roots = slices.Concat(b.system, b.own)
 		ca, added = &encoded, slices.Concat(b.own, authority.CertificatePEM())
 	}
 	if len(added) == 0 {

@@ -26,9 +26,20 @@ func Bundle(system, ca []byte) ([]byte, error) {
 		return nil, fmt.Errorf("the session's authority: %d certificates and %d other blocks", len(own), skipped)
 	}
 	roots, _ := certificates(system)
+	return encode(append(roots, own...))
+}
+
+// Certificates gives the certificates of a text in PEM, each once, and nothing else of it: a file that a variable names may
+// hold a private key beside them.
+func Certificates(text []byte) ([]byte, error) {
+	list, _ := certificates(text)
+	return encode(list)
+}
+
+func encode(list []*x509.Certificate) ([]byte, error) {
 	var out bytes.Buffer
 	seen := map[string]bool{}
-	for _, c := range append(roots, own...) {
+	for _, c := range list {
 		if seen[string(c.Raw)] {
 			continue
 		}
