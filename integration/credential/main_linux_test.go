@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -20,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"coworker/integration/house/testuser"
+	"coworker/integration/product"
 )
 
 // built holds coworker, its helpers and seeker; every user can execute them.
@@ -74,27 +74,8 @@ func again() (int, error) {
 	return cmd.ProcessState.ExitCode(), err
 }
 
-// build makes the binaries as make build does: by the same script, with the variables of the Makefile.
 func build(dir, version string) error {
-	makefile, err := os.ReadFile("../../Makefile")
-	if err != nil {
-		return err
-	}
-	cmd := exec.Command("bash", "scripts/build", dir)
-	cmd.Dir = "../.."
-	cmd.Env = append(os.Environ(), "VERSION="+version)
-	for _, m := range regexp.MustCompile(`(?m)^export (\w+_VAR) +:= (\S+)$`).FindAllStringSubmatch(string(makefile), -1) {
-		cmd.Env = append(cmd.Env, m[1]+"="+m[2])
-	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the binaries: %w\n%s", err, out)
-	}
-	seeker := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", filepath.Join(dir, "seeker"), "./seeker")
-	seeker.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := seeker.CombinedOutput(); err != nil {
-		return fmt.Errorf("build seeker: %w\n%s", err, out)
-	}
-	return os.Chmod(filepath.Join(dir, "seeker"), 0o755)
+	return errors.Join(product.Release(dir, version), product.Compile(dir, "seeker", "coworker/integration/credential/seeker", "", ""))
 }
 
 // eachUser runs a test as root and as the unprivileged user, each with a person and servers of its own.

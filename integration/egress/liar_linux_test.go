@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"coworker/integration/house/testuser"
+	"coworker/integration/product"
 )
 
 // lying is a folder with a coworker whose proxy is the liar.
@@ -17,7 +18,7 @@ var lying = sync.OnceValues(func() (string, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return "", err
 	}
-	return dir, buildWith(dir, "", "coworker/integration/egress/liar")
+	return dir, product.Build(dir, "coworker/integration/egress/liar", "")
 })
 
 // lies are what a proxy may do wrong, with a probe that must notice.

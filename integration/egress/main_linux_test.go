@@ -3,12 +3,9 @@ package egress
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"flag"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +14,7 @@ import (
 	"time"
 
 	"coworker/integration/house/testuser"
+	"coworker/integration/product"
 )
 
 // built holds coworker, its helpers and smuggler; every user can execute them. faulty holds coworker with the tag walltest.
@@ -24,59 +22,15 @@ var (
 	built  string
 	faulty = sync.OnceValues(func() (string, error) {
 		dir := filepath.Join(built, "faulty")
-		return dir, errors.Join(os.Mkdir(dir, 0o755), buildProduct(dir, "walltest"))
+		return dir, errors.Join(os.Mkdir(dir, 0o755), product.Build(dir, product.Proxy, "walltest"))
 	})
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	dir, err := os.MkdirTemp("", "coworker-egress-")
-	if err == nil {
-		err = errors.Join(os.Chmod(dir, 0o755), compile(dir, "smuggler", "coworker/integration/egress/smuggler", "", ""), buildProduct(dir, ""))
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, errors.Join(err, os.RemoveAll(dir)))
-		os.Exit(1)
-	}
-	built = dir
-	code := m.Run()
-	if err := os.RemoveAll(dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-// buildProduct compiles the programs.
-func buildProduct(dir, tags string) error { return buildWith(dir, tags, "coworker/cmd/coworker-proxy") }
-
-// buildWith compiles the programs as scripts/build does, with a proxy from some package: coworker carries the digests of
-// its helpers.
-func buildWith(dir, tags, proxy string) error {
-	flags := ""
-	for _, helper := range []struct{ name, pkg, variable string }{
-		{"coworker-cell", "coworker/cmd/coworker-cell", "CellDigest"}, {"coworker-proxy", proxy, "ProxyDigest"},
-	} {
-		if err := compile(dir, helper.name, helper.pkg, "", tags); err != nil {
-			return err
-		}
-		data, err := os.ReadFile(filepath.Join(dir, helper.name))
-		if err != nil {
-			return err
-		}
-		sum := sha256.Sum256(data)
-		flags += " -X coworker/runtime/session." + helper.variable + "=" + hex.EncodeToString(sum[:])
-	}
-	return compile(dir, "coworker", "coworker/cmd/coworker", flags, tags)
-}
-
-func compile(dir, name, pkg, flags, tags string) error {
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", tags, "-ldflags", "-s -w -buildid= "+flags, "-o", filepath.Join(dir, name), pkg)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
-	}
-	return os.Chmod(filepath.Join(dir, name), 0o755)
+	os.Exit(product.Main(m, func(dir string) error {
+		return errors.Join(product.Compile(dir, "smuggler", "coworker/integration/egress/smuggler", "", ""), product.Build(dir, product.Proxy, ""))
+	}, func(dir string) { built = dir }))
 }
 
 // world is a person with a workspace, on a host of the test.

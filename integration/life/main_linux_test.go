@@ -3,8 +3,6 @@ package life
 import (
 	"bufio"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -20,6 +18,7 @@ import (
 	"coworker/enforce"
 	"coworker/integration/house/testuser"
 	"coworker/integration/life/plan"
+	"coworker/integration/product"
 	"coworker/runtime/session"
 )
 
@@ -56,10 +55,10 @@ func prepare(m *testing.M) (int, error) {
 		bin = dir
 	}
 	var err error
-	if session.CellDigest, err = digestOf(filepath.Join(bin, "coworker-cell")); err != nil {
+	if session.CellDigest, err = product.Digest(filepath.Join(bin, "coworker-cell")); err != nil {
 		return 2, err
 	}
-	if session.ProxyDigest, err = digestOf(filepath.Join(bin, "coworker-proxy")); err != nil {
+	if session.ProxyDigest, err = product.Digest(filepath.Join(bin, "coworker-proxy")); err != nil {
 		return 2, err
 	}
 	return m.Run(), nil
@@ -70,19 +69,11 @@ func build(dir string) error {
 		if err := os.MkdirAll(b.dir, 0o755); err != nil {
 			return err
 		}
-		set := ""
-		for name, digest := range map[string]string{"coworker-cell": "CellDigest", "coworker-proxy": "ProxyDigest"} {
-			helper := filepath.Join(b.dir, name)
-			if err := compile(helper, b.tags, "", "coworker/cmd/"+name); err != nil {
-				return err
-			}
-			sum, err := digestOf(helper)
-			if err != nil {
-				return err
-			}
-			set += " -X coworker/runtime/session." + digest + "=" + sum
+		flags, err := product.Helpers(b.dir, product.Proxy, b.tags)
+		if err != nil {
+			return err
 		}
-		if err := compile(filepath.Join(b.dir, "driver"), b.tags, set, "coworker/integration/life/driver"); err != nil {
+		if err := product.Compile(b.dir, "driver", "coworker/integration/life/driver", flags, b.tags); err != nil {
 			return err
 		}
 	}
@@ -94,21 +85,6 @@ func build(dir string) error {
 		return err
 	}
 	return os.Chmod(dir, 0o755)
-}
-
-func compile(to, tags, set, pkg string) error {
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", tags, "-ldflags", set, "-o", to, pkg)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
-	}
-	return os.Chmod(to, 0o755)
-}
-
-func digestOf(file string) (string, error) {
-	data, err := os.ReadFile(file)
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:]), err
 }
 
 // everyUser runs a test as whoever runs the suite and, if that is root, again as the unprivileged

@@ -3,12 +3,9 @@ package load
 import (
 	"bufio"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -20,6 +17,7 @@ import (
 
 	"coworker/integration/house/testuser"
 	"coworker/integration/load/network"
+	"coworker/integration/product"
 )
 
 // built holds coworker, its helpers and client; every user can execute them.
@@ -27,50 +25,9 @@ var built string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	dir, err := os.MkdirTemp("", "coworker-load-")
-	if err == nil {
-		err = build(dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, errors.Join(err, os.RemoveAll(dir)))
-		os.Exit(1)
-	}
-	built = dir
-	code := m.Run()
-	if err := os.RemoveAll(dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-// build compiles the programs as scripts/build does: coworker carries the digests of its helpers.
-func build(dir string) error {
-	if err := errors.Join(os.Chmod(dir, 0o755), compile(dir, "client", "coworker/integration/load/client", "")); err != nil {
-		return err
-	}
-	flags := ""
-	for name, variable := range map[string]string{"coworker-cell": "CellDigest", "coworker-proxy": "ProxyDigest"} {
-		if err := compile(dir, name, "coworker/cmd/"+name, ""); err != nil {
-			return err
-		}
-		data, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			return err
-		}
-		sum := sha256.Sum256(data)
-		flags += " -X coworker/runtime/session." + variable + "=" + hex.EncodeToString(sum[:])
-	}
-	return compile(dir, "coworker", "coworker/cmd/coworker", flags)
-}
-
-func compile(dir, name, pkg, flags string) error {
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= "+flags, "-o", filepath.Join(dir, name), pkg)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
-	}
-	return os.Chmod(filepath.Join(dir, name), 0o755)
+	os.Exit(product.Main(m, func(dir string) error {
+		return errors.Join(product.Compile(dir, "client", "coworker/integration/load/client", "", ""), product.Build(dir, product.Proxy, ""))
+	}, func(dir string) { built = dir }))
 }
 
 // world is a person with a workspace on a host of the test, and an origin behind it that sends everything back.

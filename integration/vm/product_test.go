@@ -3,13 +3,13 @@ package vm
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
 	"coworker/enforce"
 	"coworker/enforce/redirect"
+	"coworker/integration/product"
 	"coworker/integration/vm/guest"
 )
 
@@ -17,33 +17,7 @@ import (
 var binaries string
 
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "coworker-vm-bin-")
-	if err == nil {
-		binaries = dir
-		err = buildProduct(dir)
-	}
-	code := 1
-	if err == nil {
-		code = m.Run()
-	} else {
-		fmt.Fprintln(os.Stderr, err)
-	}
-	if err := os.RemoveAll(dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-// buildProduct runs the script that releases are built with.
-func buildProduct(dir string) error {
-	cmd := exec.Command("bash", "../../scripts/build", dir)
-	cmd.Env = append(os.Environ(), "VERSION_VAR=coworker/cmd/coworker/cli.Version", "CELL_DIGEST_VAR=coworker/runtime/session.CellDigest",
-		"PROXY_DIGEST_VAR=coworker/runtime/session.ProxyDigest")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("scripts/build: %w: %s", err, lastWords(string(out)))
-	}
-	return nil
+	os.Exit(product.Main(m, func(dir string) error { return product.Release(dir, "test") }, func(dir string) { binaries = dir }))
 }
 
 // productFiles are the binaries and one system file that is no program: BusyBox is every program of the guest at

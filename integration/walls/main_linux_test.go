@@ -3,11 +3,9 @@ package walls
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"flag"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +15,7 @@ import (
 	"time"
 
 	"coworker/integration/house/testuser"
+	"coworker/integration/product"
 )
 
 // built holds coworker, its helpers and attacker; every user can execute them.
@@ -24,49 +23,9 @@ var built string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	dir, err := build()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, errors.Join(err, os.RemoveAll(dir)))
-		os.Exit(1)
-	}
-	built = dir
-	code := m.Run()
-	if err := os.RemoveAll(dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-// build compiles the programs as scripts/build does: coworker carries the digests of its helpers.
-func build() (string, error) {
-	dir, err := os.MkdirTemp("", "coworker-walls-")
-	if err != nil {
-		return "", err
-	}
-	compile := func(name, pkg, flags string) error {
-		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= "+flags, "-o", filepath.Join(dir, name), pkg)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
-		}
-		return os.Chmod(filepath.Join(dir, name), 0o755)
-	}
-	if err := errors.Join(os.Chmod(dir, 0o755), compile("attacker", "coworker/integration/walls/attacker", "")); err != nil {
-		return dir, err
-	}
-	flags := ""
-	for name, digest := range map[string]string{"coworker-cell": "CellDigest", "coworker-proxy": "ProxyDigest"} {
-		if err := compile(name, "coworker/cmd/"+name, ""); err != nil {
-			return dir, err
-		}
-		data, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			return dir, err
-		}
-		flags += fmt.Sprintf(" -X coworker/runtime/session.%s=%x", digest, sha256.Sum256(data))
-	}
-	return dir, compile("coworker", "coworker/cmd/coworker", flags)
+	os.Exit(product.Main(m, func(dir string) error {
+		return errors.Join(product.Compile(dir, "attacker", "coworker/integration/walls/attacker", "", ""), product.Build(dir, product.Proxy, ""))
+	}, func(dir string) { built = dir }))
 }
 
 // eachUser runs a test as root and as the unprivileged user.
