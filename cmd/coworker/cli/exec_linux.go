@@ -31,6 +31,9 @@ func execute(ctx context.Context, e *environment, f execFlags, r *report) error 
 	r.DroppedEnv, r.NamedSecrets = jsonTexts(p.plan.Summary.DroppedEnv), len(p.plan.Summary.NamedSecrets)
 	if p.plan.Level == enforce.Direct {
 		if f.level == enforce.Direct.String() {
+			if f.ask || f.net != "" || len(f.allow) > 0 {
+				return &usageError{text: "--level direct has no wall around the network, so --allow, --net and --ask would hold nothing back", hint: "leave them out, or leave --level direct out"}
+			}
 			return e.runDirect(ctx, f, p, r)
 		}
 		p.plan.Level = enforce.Partial // the settings name a minimum; without walls only by a flag
