@@ -37,6 +37,7 @@ func newApp(e *environment) *cli.App {
 			"   coworker sandbox setup             check this machine, prove the walls\n" +
 			"   coworker exec -- ls                run a command; the folder is read-only\n" +
 			"   coworker exec -w -- go test ./...  the same, and it may write the folder\n" +
+			"   coworker exec -w --allow registries -- npm ci   and it may reach the package registries\n" +
 			"   coworker demo                      watch an attack on real walls",
 		Commands: []*cli.Command{
 			execCommand(e), sandboxCommand(e), auditCommand(e), heldCommand(e), cacheCommand(e), secretsCommand(e),
@@ -123,7 +124,7 @@ func flagNames(c *cli.Context) []string {
 // later are commands of the contract whose parts are not in this build. They are refused, so that a script learns
 // of it at once.
 var later = []string{
-	"run", "policy", "proxy", "trust", "sessions", "inbox", "jobs", "memory", "skills", "personas", "connectors", "mcp",
+	"run", "policy", "trust", "sessions", "inbox", "jobs", "memory", "skills", "personas", "connectors", "mcp",
 	"models", "serve", "changes", "doctor",
 }
 

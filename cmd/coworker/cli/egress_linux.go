@@ -71,6 +71,7 @@ func (e *environment) decideNet(ctx context.Context, f execFlags, p *planned, re
 func (e *environment) knownSecrets() []redact.Secret {
 	entries, err := e.secrets()
 	if err != nil {
+		e.note("note", "a stored secret in this command would stand in the record as it is: "+visible(err.Error()), hintFor(err))
 		return nil
 	}
 	return secret.Redactions(entries)

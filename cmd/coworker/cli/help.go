@@ -39,7 +39,7 @@ flags:{{range .VisibleFlags}}
 {{end}}`
 )
 
-const exitCodesOfExec = `exit codes: the command's own; 120 walls not proved; 121 denied by policy; 123 configuration error;
+const exitCodesOfExec = `exit codes: the command's own; 120 walls not proved; 121 denied by policy; 122 nobody to ask; 123 configuration error;
 124 time-out; 125 internal error; 126 and 127 as in shells; 128+n ended by signal n.
 --report tells when the command itself returned one of these.`
 
