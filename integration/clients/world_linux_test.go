@@ -6,14 +6,13 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"coworker/integration/house/testuser"
+	"coworker/integration/netns"
 )
 
 // Two hosts of the world. Both run every service; only the first one is ever allowed.
@@ -50,7 +49,11 @@ func newWorld(t *testing.T) *world {
 	w.certificates(t)
 	w.write(t, "hosts", hostsFile)
 	w.write(t, "resolv.conf", resolvFile)
-	if err := errors.Join(onThread(w.outside), onThread(w.enter)); err != nil {
+	var err error
+	if w.far, err = netns.New(); err == nil {
+		err = netns.OnThread(w.enter)
+	}
+	if err != nil {
 		t.Fatalf("make the namespaces: %v", err)
 	}
 	t.Cleanup(func() {
@@ -74,34 +77,17 @@ func (w *world) write(t *testing.T, name, content string) string {
 	return p
 }
 
-// outside makes the network of the servers.
-func (w *world) outside() error {
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		return err
-	}
-	var err error
-	w.far, err = os.Open("/proc/thread-self/ns/net")
-	return err
-}
-
 // cable joins the calling thread's network with that of the servers by a pair of devices.
 func (w *world) cable() error {
-	const far = "/proc/self/fd/3" // the first of ExtraFiles
-	for _, args := range [][]string{
-		{"ip", "link", "set", "lo", "up"}, {"ip", "link", "add", "near", "type", "veth", "peer", "name", "far"},
-		{"ip", "link", "set", "far", "netns", far}, {"ip", "address", "add", "203.0.113.1/24", "dev", "near"},
-		{"ip", "link", "set", "near", "up"}, {"ip", "route", "add", "default", "via", "203.0.113.10"},
-		{"nsenter", "--net=" + far, "ip", "address", "add", "203.0.113.10/24", "dev", "far"},
-		{"nsenter", "--net=" + far, "ip", "address", "add", "203.0.113.20/24", "dev", "far"},
-		{"nsenter", "--net=" + far, "ip", "link", "set", "far", "up"}, {"nsenter", "--net=" + far, "ip", "link", "set", "lo", "up"},
-	} {
-		cmd := exec.Command(args[0], args[1:]...)
-		cmd.ExtraFiles = []*os.File{w.far}
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%q: %w: %s", args, err, out)
-		}
+	far := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), w.far.Fd())
+	err := netns.IP("link set lo up", "link add near type veth peer name far", "link set far netns "+far, "address add 203.0.113.1/24 dev near",
+		"link set near up", "route add default via 203.0.113.10")
+	if err != nil {
+		return err
 	}
-	return nil
+	return netns.In(w.far, func() error {
+		return netns.IP("address add 203.0.113.10/24 dev far", "address add 203.0.113.20/24 dev far", "link set far up", "link set lo up")
+	})
 }
 
 // enter makes the namespaces of the calling thread. Nothing of it reaches the machine: the mounts are private, and
@@ -127,19 +113,9 @@ func (w *world) enter() error {
 	return errors.Join(err, err2)
 }
 
-// onThread runs f on a thread that ends with it.
-func onThread(f func() error) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked
-		done <- f()
-	}()
-	return <-done
-}
-
 // inside runs f on the machine of the clients: processes that it starts belong there.
 func (w *world) inside(f func() error) error {
-	return onThread(func() error {
+	return netns.OnThread(func() error {
 		// setns into a mount namespace needs a file system context of the thread's own (setns(2)).
 		if err := unix.Unshare(unix.CLONE_FS); err != nil {
 			return err
@@ -155,11 +131,8 @@ func (w *world) inside(f func() error) error {
 func (w *world) listen(t *testing.T, port string) net.Listener {
 	t.Helper()
 	var l net.Listener
-	err := onThread(func() error {
-		err := unix.Setns(int(w.far.Fd()), unix.CLONE_NEWNET)
-		if err == nil {
-			l, err = net.Listen("tcp4", ":"+port)
-		}
+	err := netns.In(w.far, func() (err error) {
+		l, err = net.Listen("tcp4", ":"+port)
 		return err
 	})
 	if err != nil {

@@ -15,12 +15,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"coworker/integration/netns"
 )
 
 // outside is where the servers are: addresses that no rule reaches without naming them (RFC 5737).
@@ -52,7 +53,8 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := w.makeFar(); err != nil {
+	var err error
+	if w.far, err = netns.New(); err != nil {
 		t.Fatalf("namespace of the servers: %v", err)
 	}
 	t.Cleanup(func() { w.far.Close() })
@@ -62,34 +64,6 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(func() { w.near.Close(); w.mounts.Close() })
 	w.servers = newServers(t, w)
 	return w
-}
-
-// onThread runs f on a thread that ends with it.
-func onThread(f func() error) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked
-		done <- f()
-	}()
-	return <-done
-}
-
-func ip(args ...string) error {
-	out, err := exec.Command("ip", args...).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("ip %q: %w: %s", args, err, out)
-	}
-	return nil
-}
-
-func (w *world) makeFar() error {
-	return onThread(func() (err error) {
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return err
-		}
-		w.far, err = os.Open("/proc/thread-self/ns/net")
-		return err
-	})
 }
 
 func (w *world) makeNear(dir string) error {
@@ -108,7 +82,7 @@ func (w *world) makeNear(dir string) error {
 			return err
 		}
 	}
-	return onThread(func() (err error) {
+	return netns.OnThread(func() (err error) {
 		if err := unix.Unshare(unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
 			return err
 		}
@@ -133,37 +107,26 @@ func (w *world) makeNear(dir string) error {
 // wire runs near.
 func (w *world) wire() error {
 	far := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), w.far.Fd())
-	for _, args := range [][]string{
-		{"link", "set", "lo", "up"}, {"link", "add", "near", "type", "veth", "peer", "name", "far"}, {"link", "set", "far", "netns", far},
-		{"address", "add", "203.0.113.1/24", "dev", "near"}, {"link", "set", "near", "up"}, {"route", "add", "default", "dev", "near"},
-	} {
-		if err := ip(args...); err != nil {
-			return err
-		}
+	err := netns.IP("link set lo up", "link add near type veth peer name far", "link set far netns "+far, "address add 203.0.113.1/24 dev near",
+		"link set near up", "route add default dev near")
+	if err != nil {
+		return err
 	}
 	return w.inFar(func() error {
-		err := errors.Join(ip("link", "set", "lo", "up"), ip("link", "set", "far", "up"))
+		lines := []string{"link set lo up", "link set far up"}
 		for _, address := range addresses {
-			err = errors.Join(err, ip("address", "add", address+"/24", "dev", "far"))
+			lines = append(lines, "address add "+address+"/24 dev far")
 		}
-		err = errors.Join(err, ip("route", "add", "default", "dev", "far"))
-		return err
+		return netns.IP(append(lines, "route add default dev far")...)
 	})
 }
 
 // inFar runs f where the servers are: sockets that it makes belong there.
-func (w *world) inFar(f func() error) error {
-	return onThread(func() error {
-		if err := unix.Setns(int(w.far.Fd()), unix.CLONE_NEWNET); err != nil {
-			return err
-		}
-		return f()
-	})
-}
+func (w *world) inFar(f func() error) error { return netns.In(w.far, f) }
 
 // begin starts a process near.
 func (w *world) begin(cmd *exec.Cmd) error {
-	return onThread(func() error {
+	return netns.OnThread(func() error {
 		if err := unix.Unshare(unix.CLONE_FS); err != nil { // setns(2) wants it of a thread
 			return err
 		}

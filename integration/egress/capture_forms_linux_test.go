@@ -12,6 +12,7 @@ import (
 	"unicode/utf16"
 
 	"coworker/integration/egress/marker"
+	"coworker/integration/netns"
 )
 
 // TestCaptureSees sends a word in each form over the cable and over the loopback, and wants every one found on the
@@ -42,14 +43,14 @@ func TestCaptureSees(t *testing.T) {
 	start := func(c **capture, what string) func() error {
 		return func() (err error) { *c, err = newCapture(what, finder); return err }
 	}
-	if err := in(n.host, start(&host, "the host")); err != nil {
+	if err := netns.In(n.host, start(&host, "the host")); err != nil {
 		t.Fatal(err)
 	}
-	if err := in(n.far, start(&far, "the network")); err != nil {
+	if err := netns.In(n.far, start(&far, "the network")); err != nil {
 		t.Fatal(err)
 	}
 	send := func(to, text string) {
-		err := in(n.host, func() error {
+		err := netns.In(n.host, func() error {
 			c, err := net.Dial("udp", to)
 			if err != nil {
 				return err

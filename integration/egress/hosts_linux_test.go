@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"coworker/integration/house/testuser"
+	"coworker/integration/netns"
 )
 
 // hosts are the servers of a world, on the host and behind it.
@@ -79,7 +80,7 @@ func victim(t testing.TB, n *namespaces) int {
 func (h *hosts) serve(t testing.TB, ns *os.File, address string, first func(net.Conn)) string {
 	t.Helper()
 	var l net.Listener
-	if err := in(ns, func() (err error) { l, err = net.Listen("tcp", address); return err }); err != nil {
+	if err := netns.In(ns, func() (err error) { l, err = net.Listen("tcp", address); return err }); err != nil {
 		t.Fatal(err)
 	}
 	h.accept(t, l, func(c net.Conn) {
@@ -154,7 +155,7 @@ func (h *hosts) counter(name string) *atomic.Int64 {
 func (h *hosts) receive(t testing.TB, name, address string) {
 	t.Helper()
 	var c net.PacketConn
-	if err := in(h.n.host, func() (err error) { c, err = net.ListenPacket("udp", address); return err }); err != nil {
+	if err := netns.In(h.n.host, func() (err error) { c, err = net.ListenPacket("udp", address); return err }); err != nil {
 		t.Fatal(err)
 	}
 	hits := h.counter(name)
@@ -175,7 +176,7 @@ func (h *hosts) receive(t testing.TB, name, address string) {
 func (h *hosts) servePages(t testing.TB) {
 	t.Helper()
 	var l net.Listener
-	if err := in(h.n.far, func() (err error) { l, err = net.Listen("tcp", "203.0.113.11:80"); return err }); err != nil {
+	if err := netns.In(h.n.far, func() (err error) { l, err = net.Listen("tcp", "203.0.113.11:80"); return err }); err != nil {
 		t.Fatal(err)
 	}
 	mux := http.NewServeMux()
@@ -247,7 +248,7 @@ func (h *hosts) serveNames(t testing.TB) {
 func (h *hosts) nameServer(t testing.TB, address string, answer dns.HandlerFunc) {
 	t.Helper()
 	servers := []*dns.Server{{Handler: answer}, {Handler: answer}}
-	err := in(h.n.far, func() (err error) {
+	err := netns.In(h.n.far, func() (err error) {
 		if servers[0].PacketConn, err = net.ListenPacket("udp", address); err != nil {
 			return err
 		}
@@ -287,7 +288,7 @@ func (h *hosts) addSockets(t testing.TB, u testuser.User, work, outside string) 
 		"passer": work + "/p.sock", "passer-abstract": abstract + "-passer"} {
 		var l *net.UnixListener
 		var give *net.UDPConn
-		err := in(h.n.host, func() (err error) {
+		err := netns.In(h.n.host, func() (err error) {
 			if l, err = net.ListenUnix("unix", &net.UnixAddr{Name: where}); err != nil {
 				return err
 			}

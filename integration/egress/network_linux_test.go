@@ -3,13 +3,12 @@ package egress
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"coworker/integration/netns"
 )
 
 // namespaces are a host and a network behind it, joined by one cable. Nothing else leads anywhere.
@@ -42,33 +41,22 @@ func newNamespaces(t testing.TB) *namespaces {
 		t.Fatal("this test makes network namespaces and captures frames: run it as root")
 	}
 	n := &namespaces{etc: t.TempDir()}
-	open := func(file **os.File) error {
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return err
-		}
-		var err error
-		*file, err = os.Open("/proc/thread-self/ns/net")
-		return err
-	}
-	if err := onThread(func() error { return open(&n.host) }); err != nil {
+	var err error
+	if n.host, err = netns.New(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { n.host.Close() })
-	err := onThread(func() error {
-		if err := open(&n.far); err != nil {
-			return err
-		}
-		if err := ip("link add far type veth peer name near netns /proc/" + fmt.Sprint(os.Getpid()) + "/fd/" + fmt.Sprint(n.host.Fd())); err != nil {
-			return err
-		}
-		return ip(farLines...)
-	})
-	if err != nil {
+	if n.far, err = netns.New(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { n.far.Close() })
-	err = in(n.host, func() error {
-		if err := ip(hostLines...); err != nil {
+	cable := fmt.Sprintf("link add far type veth peer name near netns /proc/%d/fd/%d", os.Getpid(), n.host.Fd())
+	err = netns.In(n.far, func() error { return netns.IP(append([]string{cable}, farLines...)...) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = netns.In(n.host, func() error {
+		if err := netns.IP(hostLines...); err != nil {
 			return err
 		}
 		// As on most systems today, where everybody may ping (icmp(7)).
@@ -85,38 +73,9 @@ func newNamespaces(t testing.TB) *namespaces {
 	return n
 }
 
-func ip(lines ...string) error {
-	for _, line := range lines {
-		if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
-			return fmt.Errorf("ip %s: %w: %s", line, err, out)
-		}
-	}
-	return nil
-}
-
-// onThread runs f on a thread that ends with it.
-func onThread(f func() error) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked
-		done <- f()
-	}()
-	return <-done
-}
-
-// in runs f inside a network namespace: sockets and processes that it makes belong there.
-func in(ns *os.File, f func() error) error {
-	return onThread(func() error {
-		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("enter a network namespace: %w", err)
-		}
-		return f()
-	})
-}
-
 // onHost runs f as a program of the host would run: with its network, and with its name server.
 func (n *namespaces) onHost(f func() error) error {
-	return in(n.host, func() error {
+	return netns.In(n.host, func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 			return fmt.Errorf("mount namespace: %w", err)
 		}

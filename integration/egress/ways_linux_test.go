@@ -19,6 +19,7 @@ import (
 
 	"coworker/integration/egress/marker"
 	"coworker/integration/house/testuser"
+	"coworker/integration/netns"
 )
 
 // patience bounds a run of the whole battery.
@@ -85,7 +86,7 @@ func newBattery(t testing.TB, u testuser.User, all []way) *battery {
 	run := marker.Run(seed)
 	b := &battery{world: newWorld(t, u, run), finder: marker.NewFinder(run, append(namesOf(all), sentinel)), outcomes: map[string]outcome{}}
 	start := func(c **capture, what string, ns *os.File) {
-		if err := in(ns, func() (err error) { *c, err = newCapture(what, b.finder); return err }); err != nil {
+		if err := netns.In(ns, func() (err error) { *c, err = newCapture(what, b.finder); return err }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -143,7 +144,7 @@ func (b *battery) captureCell(t testing.TB, cmd *exec.Cmd) {
 		t.Fatal(err)
 	}
 	defer ns.Close()
-	if err := in(ns, func() (err error) { b.cell, err = newCapture("the cell", b.finder); return err }); err != nil {
+	if err := netns.In(ns, func() (err error) { b.cell, err = newCapture("the cell", b.finder); return err }); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -153,7 +154,7 @@ func (b *battery) captureCell(t testing.TB, cmd *exec.Cmd) {
 func (b *battery) end(t testing.TB) (outside, loopback map[string]string) {
 	t.Helper()
 	for _, to := range []string{b.world.hosts.targets.Net["udp-far4"], b.world.hosts.targets.Net["udp-loopback4"]} {
-		err := in(b.world.hosts.n.host, func() error {
+		err := netns.In(b.world.hosts.n.host, func() error {
 			c, err := net.Dial("udp", to)
 			if err != nil {
 				return err

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -18,6 +17,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"coworker/integration/netns"
 )
 
 // network is a network namespace of the test with addresses that look like the outside: documentation ranges and the
@@ -31,27 +32,13 @@ func newNetwork(t testing.TB) *network {
 		return nil
 	}
 	n := &network{}
-	err := onThread(func() error {
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return err
-		}
-		var err error
-		if n.ns, err = os.Open("/proc/thread-self/ns/net"); err != nil {
-			return err
-		}
-		for _, args := range [][]string{
-			{"link", "set", "lo", "up"}, {"link", "add", "near", "type", "veth", "peer", "name", "far"},
-			{"link", "set", "near", "up"}, {"link", "set", "far", "up"},
-			{"address", "add", "203.0.113.1/24", "dev", "near"}, {"address", "add", "169.254.169.254/32", "dev", "near"},
-			{"address", "add", "2001:db8::1/64", "dev", "near", "nodad"},
-			{"route", "add", "default", "dev", "near"},
-		} {
-			if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
-				return fmt.Errorf("ip %q: %w: %s", args, err, out)
-			}
-		}
-		return nil
-	})
+	var err error
+	if n.ns, err = netns.New(); err == nil {
+		err = n.do(func() error {
+			return netns.IP("link set lo up", "link add near type veth peer name far", "link set near up", "link set far up",
+				"address add 203.0.113.1/24 dev near", "address add 169.254.169.254/32 dev near", "address add 2001:db8::1/64 dev near nodad", "route add default dev near")
+		})
+	}
 	if err != nil {
 		t.Fatalf("network namespace: %v", err)
 	}
@@ -59,27 +46,12 @@ func newNetwork(t testing.TB) *network {
 	return n
 }
 
-// onThread runs f on a thread that ends with it.
-func onThread(f func() error) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked
-		done <- f()
-	}()
-	return <-done
-}
-
 // do runs f inside the namespace: sockets and processes that it makes belong there.
 func (n *network) do(f func() error) error {
 	if n == nil {
 		return f()
 	}
-	return onThread(func() error {
-		if err := unix.Setns(int(n.ns.Fd()), unix.CLONE_NEWNET); err != nil {
-			return err
-		}
-		return f()
-	})
+	return netns.In(n.ns, f)
 }
 
 // hosts are the listeners and processes outside that attempts may reach, with a count of what reached them.

@@ -46,7 +46,7 @@ type egress struct {
 	admitted   chan struct{} // closed when the cell and the proxy both stand
 	ready      chan struct{}
 	ended      chan struct{} // closed when the proxy says nothing more
-	readyMu    sync.Once
+	readyOnce  sync.Once
 	asks       chan control.Ask
 	work       sync.WaitGroup
 	asking     context.Context // ends when no question may wait any more
@@ -225,7 +225,7 @@ func (e *egress) receive() error {
 		}
 		switch {
 		case m.Ready != nil:
-			e.readyMu.Do(func() { close(e.ready) })
+			e.readyOnce.Do(func() { close(e.ready) })
 		case m.Flow != nil:
 			if !e.battery(m.Flow) {
 				e.ledger.add(*m.Flow)

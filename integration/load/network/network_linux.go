@@ -4,12 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
-	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"coworker/integration/netns"
 )
 
 // Name is what the host's hosts file calls Address, which is at the far end (RFC 5737 sets the range apart for examples).
@@ -36,33 +35,21 @@ func New(dir string) (*Network, error) {
 	if err := os.WriteFile(n.hosts, []byte("127.0.0.1 localhost\n"+Address+" "+Name+"\n"), 0o644); err != nil {
 		return nil, err
 	}
-	err := n.open(&n.near)
-	if err == nil {
-		err = n.open(&n.far)
+	var err error
+	if n.near, err = netns.New(); err == nil {
+		n.far, err = netns.New()
 	}
 	if err == nil {
 		cable := fmt.Sprintf("link add far type veth peer name near netns /proc/%d/fd/%d", os.Getpid(), n.near.Fd())
-		err = within(n.far, func() error { return ip(append([]string{cable}, farLines...)...) })
+		err = netns.In(n.far, func() error { return netns.IP(append([]string{cable}, farLines...)...) })
 	}
 	if err == nil {
-		err = within(n.near, func() error { return ip(nearLines...) })
+		err = netns.In(n.near, func() error { return netns.IP(nearLines...) })
 	}
 	if err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
 	return n, nil
-}
-
-// open makes a namespace, which lives as long as the file and what runs in it.
-func (n *Network) open(file **os.File) error {
-	return onThread(func() error {
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("network namespace: %w", err)
-		}
-		var err error
-		*file, err = os.Open("/proc/thread-self/ns/net")
-		return err
-	})
 }
 
 // Close forgets the namespaces.
@@ -77,11 +64,11 @@ func (n *Network) Close() error {
 }
 
 // Far runs f at the far end: sockets and processes that it makes belong there.
-func (n *Network) Far(f func() error) error { return within(n.far, f) }
+func (n *Network) Far(f func() error) error { return netns.In(n.far, f) }
 
 // Near runs f as a program of the host: with its network and its hosts file.
 func (n *Network) Near(f func() error) error {
-	return within(n.near, func() error {
+	return netns.In(n.near, func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 			return fmt.Errorf("mount namespace: %w", err)
 		}
@@ -90,34 +77,6 @@ func (n *Network) Near(f func() error) error {
 		}
 		if err := unix.Mount(n.hosts, "/etc/hosts", "", unix.MS_BIND, ""); err != nil {
 			return fmt.Errorf("mount over /etc/hosts: %w", err)
-		}
-		return f()
-	})
-}
-
-func ip(lines ...string) error {
-	for _, line := range lines {
-		if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
-			return fmt.Errorf("ip %s: %w: %s", line, err, out)
-		}
-	}
-	return nil
-}
-
-// onThread runs f on a thread that ends with it. A process that is started there with a parent-death signal ends as well.
-func onThread(f func() error) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked
-		done <- f()
-	}()
-	return <-done
-}
-
-func within(ns *os.File, f func() error) error {
-	return onThread(func() error {
-		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("enter a network namespace: %w", err)
 		}
 		return f()
 	})
