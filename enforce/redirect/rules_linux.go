@@ -82,8 +82,8 @@ func untrack(family byte, offset uint32, loop netip.Prefix) []expr.Any {
 	return append(out, &expr.Notrack{})
 }
 
-// rules redirect all TCP that does not go to loopback or to lo's own address, so that a route can never lead past the proxy, however many
-// addresses have one.
+// rules redirect all TCP that does not go to loopback or to lo's own address, so that a route can never lead past the
+// proxy, however many addresses have one.
 func rules(ipv6 bool) [][]expr.Any {
 	out := [][]expr.Any{redirectAllBut(unix.NFPROTO_IPV4, 16, netip.MustParsePrefix("127.0.0.0/8"), Own4)}
 	if ipv6 {

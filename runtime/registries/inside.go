@@ -16,8 +16,8 @@ type File struct {
 // manager would ask its default and be refused although the company's mirror is allowed.
 //
 // They are made anew from what was configured, never copied: registries only, without credentials, and without what else
-// such files can hold (programs to run, options). A manager that uses its defaults gets none. Scopes of Yarn 2 and later are not
-// written, because only their hosts are known here.
+// such files can hold (programs to run, options). A manager that uses its defaults gets none. Scopes of Yarn 2 and later
+// are not written, because only their hosts are known here.
 func (l List) Files() []File {
 	var out []File
 	for _, f := range []struct {
