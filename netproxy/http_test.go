@@ -64,6 +64,27 @@ func TestPipelined(t *testing.T) {
 	}
 }
 
+// TestOriginOfOnePlace: two names under one rule are two places. A connection that was opened, and checked, for one of them
+// serves no request for the other.
+func TestOriginOfOnePlace(t *testing.T) {
+	w := newWorld(t, control.Config{Allow: []string{"*.a.example:80"}}, nil)
+	for name, address := range map[string]string{"x.a.example": "1.1.1.1", "y.a.example": "1.0.0.1"} {
+		w.answers[name] = []string{address}
+		w.origin(http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) { io.WriteString(out, "origin of "+name) }))
+		w.mu.Lock()
+		w.routes[address+":80"] = w.routes[""]
+		delete(w.routes, "")
+		w.mu.Unlock()
+	}
+	c := w.client(w.proxy)
+	in := bufio.NewReader(c)
+	for _, name := range []string{"x.a.example", "x.a.example", "y.a.example", "x.a.example"} {
+		if _, body := w.exchange(c, in, "GET http://"+name+"/ HTTP/1.1\r\nHost: "+name+"\r\n\r\n"); body != "origin of "+name {
+			t.Errorf("%s: %q", name, body)
+		}
+	}
+}
+
 func TestAnswers(t *testing.T) {
 	for name, tc := range map[string]struct{ answer, head, body string }{
 		"length":          {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "Content-Length: 2", "ok"},

@@ -237,6 +237,29 @@ func TestSecondHello(t *testing.T) {
 	}
 }
 
+// TestSecondHelloLater: the first hello has been sent on when the second comes.
+func TestSecondHelloLater(t *testing.T) {
+	good, evil := helloBytes(t, "a.example"), helloBytes(t, "evil.example")
+	first, got := make(chan struct{}), make(chan []byte, 1)
+	w := rawWorld(t, control.Limits{}, func(c *net.TCPConn) {
+		if _, err := io.ReadFull(c, make([]byte, len(good))); err == nil {
+			close(first)
+		}
+		b, _ := io.ReadAll(c)
+		got <- b
+	})
+	c, _ := w.tunnel("CONNECT a.example:443 HTTP/1.1\r\nHost: a.example:443\r\n\r\n")
+	c.Write(good)
+	<-first
+	c.Write(evil)
+	if r := w.record(func(r flow.Record) bool { return r.Host == "a.example" }); !strings.Contains(r.Broken, "evil.example") {
+		t.Errorf("%+v", r)
+	}
+	if b := <-got; bytes.Contains(b, evil) {
+		t.Error("the second hello passed as a whole")
+	}
+}
+
 // helloBytes is what crypto/tls sends first for a name.
 func helloBytes(t *testing.T, name string) []byte {
 	t.Helper()
