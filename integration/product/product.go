@@ -95,10 +95,11 @@ func Digest(file string) (string, error) {
 	return hex.EncodeToString(sum[:]), err
 }
 
-// Compile builds one program, static and executable by everybody.
+// Compile builds one program, static and executable by everybody. Its symbols stay: tests look for functions in them.
 func Compile(dir, name, pkg, flags, tags string) error {
 	file := filepath.Join(dir, name)
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", tags, "-ldflags", "-s -w -buildid= "+flags, "-o", file, pkg)
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", tags, "-ldflags", "-w -buildid= "+flags,
+		"-o", file, pkg)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
