@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -69,7 +70,7 @@ func setUp(env *testscript.Env, u testuser.User) error {
 		// Runs a command and says its exit code, which the script language cannot ask for.
 		"rc": "#!/bin/sh\n\"$@\"\necho \"rc=$?\" >&2\n",
 	} {
-		if err := os.WriteFile(filepath.Join(tools, name), []byte(text), 0o755); err != nil {
+		if err := writeProgram(filepath.Join(tools, name), text); err != nil {
 			return err
 		}
 	}
@@ -80,6 +81,14 @@ func setUp(env *testscript.Env, u testuser.User) error {
 	env.Setenv("USER_ID", strconv.Itoa(u.UID))
 	env.Setenv("TMPDIR", "")
 	return u.Own(env.WorkDir)
+}
+
+// writeProgram writes a script while nothing else of this process forks: a child that was born with the file still open
+// for writing would keep others from starting it (execve(2), ETXTBSY).
+func writeProgram(name, text string) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(name, []byte(text), 0o755)
 }
 
 // own gives files that the script made as root to the user of the test.

@@ -179,6 +179,9 @@ func readable(c syscall.Conn) bool {
 	err = raw.Control(func(fd uintptr) {
 		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 		n, pollErr := unix.Poll(fds, 0)
+		for pollErr == unix.EINTR { // the Go runtime signals its threads; poll(2) looks at that before it looks at the time
+			n, pollErr = unix.Poll(fds, 0)
+		}
 		ready = pollErr != nil || n > 0
 	})
 	return ready || err != nil

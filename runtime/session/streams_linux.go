@@ -121,8 +121,8 @@ func (st *streams) readIn(from *os.File, buf []byte) (int, error) {
 		st.hold.Lock()
 		defer st.hold.Unlock()
 		fds := []unix.PollFd{{Fd: int32(from.Fd()), Events: unix.POLLIN}}
-		if n, err := unix.Poll(fds, 0); err == nil && n == 0 {
-			return 0, nil
+		if n, err := unix.Poll(fds, 0); err == unix.EINTR || err == nil && n == 0 {
+			return 0, nil // nothing to say yet; the caller waits again
 		}
 	}
 	return from.Read(buf)
