@@ -10,8 +10,9 @@ type BackendName string
 
 // The backends of this build.
 const (
-	Native BackendName = "native" // user, mount, pid, ipc, uts, net and cgroup namespaces
-	Bare   BackendName = "bare"   // Landlock and seccomp only; partial at best
+	Native    BackendName = "native"    // user, mount, pid, ipc, uts, net and cgroup namespaces
+	Bare      BackendName = "bare"      // Landlock and seccomp only; partial at best
+	Container BackendName = "container" // the same namespaces, made by coworker-box
 )
 
 // Availability says whether this machine can use a backend, and if not, why and what one step

@@ -22,6 +22,9 @@ type Probe struct {
 	Detail string  `json:"detail"`         // errno name or what leaked, for a person
 	Part   string  `json:"part,omitempty"` // part of the wall: "absent" for fs.protect, the limit's name for res
 	Where  string  `json:"where"`          // "inside" or "outside" the wall
+	// Alone is set for an attempt that was made with some mechanisms only, to show that each of two keeps a promise by
+	// itself. Such a probe counts for Hardened, never for Enforced.
+	Alone Half `json:"alone,omitempty"`
 }
 
 // OK reports whether the outcome keeps the promise. Swept counts for absent protected names only.
@@ -31,6 +34,15 @@ func (p Probe) OK() bool {
 	}
 	return p.Want == Stopped && p.Got == Swept && p.Wall == FSProtect && p.Part == PartAbsent
 }
+
+// Half names the mechanisms that are on while a promise is tested with the others off.
+type Half string
+
+// The two halves.
+const (
+	Namespaces Half = "namespaces" // mounts and namespaces; no Landlock, no kernel programs
+	Second     Half = "second"     // Landlock and kernel programs, in the host's own namespaces
+)
 
 // PartAbsent marks probes of fs.protect about protected names that do not exist yet.
 const PartAbsent = "absent"

@@ -30,6 +30,9 @@ type Tree struct {
 	Device   uint64 `json:"device"` // st_dev and st_ino as the supervisor resolved them:
 	Inode    uint64 `json:"inode"`  // the keeper resolves again and refuses a difference
 	File     bool   `json:"file"`   // a regular file rather than a folder
+	// Stage is the absolute path of a folder of coworker's state with the folders upper and work: what is written in the
+	// tree goes there (overlayfs), and the host's folder does not change. Empty: the tree is live.
+	Stage string `json:"stage,omitempty"`
 
 	// What the scan found inside; paths are relative to Path, sorted, never "..".
 	Pins      []string `json:"pins,omitempty"`      // ancestor folders of protected and masked paths

@@ -70,6 +70,9 @@ const (
 	UserNS        Mechanism = "userns"
 	Supervisor    Mechanism = "supervisor"
 	Cgroup        Mechanism = "cgroup"
+	Staged        Mechanism = "staged"  // an overlay over the person's folder, applied through a filter
+	EBPF          Mechanism = "ebpf"    // programs on the session's control group
+	BPFLSM        Mechanism = "bpf-lsm" // programs on the kernel's security hooks
 	Rlimit        Mechanism = "rlimit"
 	TmpfsSize     Mechanism = "tmpfs-size"
 	Pdeathsig     Mechanism = "pdeathsig"

@@ -133,7 +133,7 @@ func (s *Session) Watching() []string {
 
 // Denials lists the limits that the session ran into so far.
 func (s *Session) Denials() []Denial {
-	e := s.group.Events()
+	e := s.ward.Counts()
 	var out []Denial
 	if e.OOMKills > 0 {
 		out = append(out, Denial{Wall: enforce.Res, What: fmt.Sprintf("memory limit of %d bytes: %d processes killed", s.options.Spec.Limits.Memory, e.OOMKills), Needed: "--memory", Source: "limit"})

@@ -18,11 +18,11 @@ import (
 // from outside until two looks show only stopped processes. What does not come to rest is killed
 // with the session.
 func (s *Session) freeze(limit time.Duration) (thaw func() error, err error) {
-	if s.group.CanFreeze() {
-		if err := s.group.Freeze(limit); err != nil {
+	if s.ward.CanFreeze() {
+		if err := s.ward.Freeze(limit); err != nil {
 			return nil, fmt.Errorf("freeze the session: %w", err)
 		}
-		return s.group.Thaw, nil
+		return s.ward.Thaw, nil
 	}
 	deadline := time.Now().Add(limit)
 	for quiet := 0; quiet < 2; {

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"coworker/enforce"
-	"coworker/enforce/cgroup"
 	"coworker/enforce/enforcetest"
 	"coworker/runtime/treescan"
+	"coworker/runtime/ward"
 	"coworker/runtime/wire"
 )
 
@@ -54,7 +54,7 @@ type Session struct {
 	id          string
 	cell        *enforce.Cell
 	link        *cellLink
-	group       *cgroup.Group
+	ward        ward.Ward
 	guard       *guard
 	egress      *egress
 	input       sync.Mutex // of the caller's standard input, see WhilePaused
@@ -189,17 +189,17 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 	if enforcetest.Off(spec, enforce.Res) {
 		spec.Limits = enforce.Limits{}
 	}
-	if s.group, err = cgroup.New(s.id, spec.Limits); err != nil {
+	if s.ward, err = ward.Open(ward.Request{Name: s.id, Limits: spec.Limits}); err != nil {
 		s.crash.started()
 		return err
 	}
-	s.undo(s.group.Remove)
+	s.undo(s.ward.Remove)
 	s.egress = s.newEgress()
 	s.undo(s.egress.close)
 	// In the group before the cell opens its first socket: a socket keeps the group of its birth.
 	launch := enforce.Launch{
 		Identity: spec.Identity, Fault: spec.Fault, Complete: func() (enforce.Spec, error) { return s.complete(ctx, scratch) },
-		Program: s.options.Program, CellWire: peer, Stderr: s.crash.writer, Made: s.egress.begin, Join: s.group.Join, Leave: s.group.Leave,
+		Program: s.options.Program, CellWire: peer, Stderr: s.crash.writer, Made: s.egress.begin, Join: s.ward.Join, Leave: s.ward.Leave,
 	}
 	s.cell, err = s.options.Backend.Start(ctx, launch)
 	s.crash.started()
@@ -286,14 +286,14 @@ func (s *Session) listen() {
 
 // endCell ends the cell ahead of Close, frozen or not.
 func (s *Session) endCell() {
-	if err := errors.Join(s.cell.Kill(), s.group.Kill()); err != nil {
+	if err := errors.Join(s.cell.Kill(), s.ward.Kill()); err != nil {
 		s.options.Notify(Notice{Text: "end the cell: " + err.Error()})
 	}
 }
 
 // admit decides on the evidence, stores the attestation and opens the session for commands.
 func (s *Session) admit(ctx context.Context, proved *wire.Proved, probes []enforce.Probe) error {
-	limits := mergeLimits(s.options.Spec.Limits, proved.Limits, s.group.Limits(), []enforce.Limit{s.disk.limit()})
+	limits := mergeLimits(s.options.Spec.Limits, proved.Limits, s.ward.Limits(), []enforce.Limit{s.disk.limit()})
 	mechanisms := mechanismsOf(s.options.Backend.Name(), proved, limits)
 	verdict := enforce.Assess(enforce.Evidence{Probes: probes, Mechanisms: mechanisms, Limits: limits})
 	s.attestation = Attestation{
@@ -374,7 +374,7 @@ func (s *Session) tearDown() error {
 }
 
 func (s *Session) killCell() error {
-	err := errors.Join(s.cell.Kill(), s.group.Kill())
+	err := errors.Join(s.cell.Kill(), s.ward.Kill())
 	if s.cell.MountInfo != nil {
 		err = errors.Join(err, s.cell.MountInfo.Close())
 	}
