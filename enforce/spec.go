@@ -107,6 +107,7 @@ type Limits struct {
 	OpenFiles int64    `json:"open_files"` // per process
 	FileSize  int64    `json:"file_size"`  // bytes per file
 	Tmp       int64    `json:"tmp"`        // bytes of /tmp, /dev/shm, /run and the home root together
+	Time      int64    `json:"time"`       // seconds that one command may take; kept by the supervisor
 	Named     []string `json:"named"`      // limits asked for by name: "processes", "memory", "cpus", …
 }
 

@@ -117,6 +117,9 @@ func (b *battery) loopbackUDP() result {
 	if err != nil {
 		return judge(err, append(b.localRefused(), b.unreachable()...), nil)
 	}
+	if b.control {
+		return leaked("a datagram was taken")
+	}
 	if n, err := poll(fd, unix.POLLIN); err == nil && n == 0 {
 		return leaked("a datagram was taken")
 	}

@@ -31,7 +31,9 @@ type battery struct {
 	thrErr  error
 	killAll error // of kill(-1, 0), asked before there is a child
 	child   child
-	proxy   []result // of conversations, in their order; nil before they were held
+	proxy   []result     // of conversations, in their order; nil before they were held
+	half    enforce.Half // set in a battery that one half of the mechanisms surrounds, see Alone
+	control bool         // nothing surrounds it: what can work, works
 }
 
 // Run makes every attempt once and reports what happened, in a fixed order. It starts one

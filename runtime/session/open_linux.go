@@ -152,6 +152,12 @@ func (s *Session) open(ctx context.Context) (err error) {
 		return err
 	}
 	s.lap("outside")
+	halves, err := s.halves(ctx)
+	if err != nil {
+		return err
+	}
+	probes = append(probes, halves...)
+	s.lap("halves")
 	defer s.lap("admit")
 	return s.admit(ctx, proved, plain(probes, canaries.targets))
 }
@@ -293,11 +299,11 @@ func (s *Session) endCell() {
 
 // admit decides on the evidence, stores the attestation and opens the session for commands.
 func (s *Session) admit(ctx context.Context, proved *wire.Proved, probes []enforce.Probe) error {
-	limits := mergeLimits(s.options.Spec.Limits, proved.Limits, s.ward.Limits(), []enforce.Limit{s.disk.limit()})
+	limits := mergeLimits(s.options.Spec.Limits, proved.Limits, s.ward.Limits(), []enforce.Limit{s.disk.limit()}, s.timeLimit())
 	mechanisms := mechanismsOf(s.options.Backend.Name(), proved, limits)
 	verdict := enforce.Assess(enforce.Evidence{Probes: probes, Mechanisms: mechanisms, Limits: limits})
 	s.attestation = Attestation{
-		Version: 1, Backend: s.options.Backend.Name(), Level: verdict.Level, Walls: verdict.Walls, Missing: verdict.Missing,
+		Version: 1, Backend: s.options.Backend.Name(), Level: verdict.Level, Walls: verdict.Walls, Missing: verdict.Missing, Lacking: verdict.Lacking,
 		Probes: probes, Limits: limits, Landlock: proved.LandlockABI, Rights: proved.Rights,
 		Kernel: kernelRelease(), Cell: CellDigest, Proxy: s.proxyDigest(), SpecDigest: s.attestation.SpecDigest, Notes: slices.Concat(s.cell.Notes, s.egress.notes()),
 	}
@@ -309,7 +315,7 @@ func (s *Session) admit(ctx context.Context, proved *wire.Proved, probes []enfor
 		return err
 	}
 	if verdict.Level < s.options.MinLevel {
-		return errors.Join(&RefusedError{Level: verdict.Level, Wanted: s.options.MinLevel, Missing: verdict.Missing, Attestation: &s.attestation}, s.move(Refused))
+		return errors.Join(&RefusedError{Level: verdict.Level, Wanted: s.options.MinLevel, Missing: slices.Concat(verdict.Missing, verdict.Lacking), Attestation: &s.attestation}, s.move(Refused))
 	}
 	if err := s.cell.Settled(); err != nil {
 		return err

@@ -45,6 +45,12 @@ const (
 	TypeContinued
 	TypeKillAll
 	TypeKilled
+	TypeKeeperAlone
+	TypeKeeperAloneDone
+	TypeAloneBegin
+	TypeAloneReady
+	TypeAloneGo
+	TypeAloneDone
 	typeEnd
 )
 
@@ -57,6 +63,8 @@ var typeNames = [...]string{
 	TypeDial: "Dial", TypeDialed: "Dialed", TypeDialFailed: "DialFailed", TypeStop: "Stop",
 	TypeStopped: "Stopped", TypeContinue: "Continue", TypeContinued: "Continued",
 	TypeKillAll: "KillAll", TypeKilled: "Killed",
+	TypeKeeperAlone: "KeeperAlone", TypeKeeperAloneDone: "KeeperAloneDone",
+	TypeAloneBegin: "AloneBegin", TypeAloneReady: "AloneReady", TypeAloneGo: "AloneGo", TypeAloneDone: "AloneDone",
 }
 
 // String returns the name of the message.
@@ -236,4 +244,26 @@ func strictUnmarshal(data []byte, v any) error {
 		return errors.New("trailing data")
 	}
 	return nil
+}
+
+// KeeperAlone asks the keeper to show what mounts and namespaces keep by themselves.
+type KeeperAlone struct {
+	Targets  enforce.AloneTargets `json:"targets"`
+	Literals []string             `json:"literals"` // of the Spec
+}
+
+// AloneBegin asks for the attempts with the second half of the mechanisms.
+type AloneBegin struct {
+	Spec    enforce.Spec         `json:"spec"`
+	Targets enforce.AloneTargets `json:"targets"`
+}
+
+// AloneReady names the attempts that do not work without walls either, with the reason.
+type AloneReady struct {
+	Idle map[string]string `json:"idle"`
+}
+
+// AloneDone carries the attempts of one half.
+type AloneDone struct {
+	Probes []enforce.Probe `json:"probes"`
 }
