@@ -13,6 +13,27 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+// ErrUnsupported says that this kernel cannot keep sessions apart by programs.
+var ErrUnsupported = errors.New("this kernel does not tell the cookie of a network namespace (Linux 5.14 does)")
+
+// Allowed says why this process may not attach programs, or nil.
+func Allowed() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return fmt.Errorf("ask for the capabilities of this process: %w", err)
+	}
+	for _, c := range []struct {
+		name   string
+		number uint
+	}{{"CAP_BPF", unix.CAP_BPF}, {"CAP_PERFMON", unix.CAP_PERFMON}, {"CAP_NET_ADMIN", unix.CAP_NET_ADMIN}, {"CAP_SYS_ADMIN", unix.CAP_SYS_ADMIN}} {
+		if data[c.number/32].Effective&(1<<(c.number%32)) == 0 {
+			return fmt.Errorf("programs on a control group need %s, which this process does not have", c.name)
+		}
+	}
+	return nil
+}
+
 // Permit says that the namespaces of a process are the cell's. It is called once, when the process is in the group and
 // in its namespaces. A process in the network namespace of the caller has none of its own: then nothing is permitted.
 func (p *Programs) Permit(pid int) error {
@@ -78,6 +99,9 @@ func socketCookie() (uint64, error) {
 	cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
 	if err == nil && cookie == 0 {
 		err = errors.New("the kernel gave a network namespace the cookie 0")
+	}
+	if errors.Is(err, unix.ENOPROTOOPT) {
+		return 0, ErrUnsupported
 	}
 	if err != nil {
 		return 0, fmt.Errorf("ask for the cookie of the network namespace: %w", err)
