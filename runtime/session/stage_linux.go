@@ -14,6 +14,7 @@ import (
 
 	"coworker/enforce"
 	"coworker/enforce/native"
+	"coworker/platform/workfs"
 	"coworker/runtime/changes"
 	"coworker/runtime/held"
 	"coworker/runtime/treescan"
@@ -92,11 +93,35 @@ func (s *Session) openStage(ctx context.Context) error {
 	}
 	s.undo(s.endStage)
 	for i := range spec.Trees {
-		if spec.Trees[i].Writable {
-			spec.Trees[i].Stage = s.staging.stage.Folder(i)
+		t := &spec.Trees[i]
+		if !t.Writable {
+			continue
+		}
+		t.Stage = s.staging.stage.Folder(i)
+		if err := likeBelow(*t); err != nil {
+			return fmt.Errorf("stage of %q: %w", t.Path, err)
 		}
 	}
 	return nil
+}
+
+// likeBelow gives the upper folder the rights of the folder that it covers: inside, the tree's top has those.
+func likeBelow(t enforce.Tree) error {
+	root, err := workfs.OpenRoot(t.Path)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	info, err := root.Stat()
+	if err != nil {
+		return err
+	}
+	stage, err := workfs.OpenRoot(t.Stage)
+	if err != nil {
+		return err
+	}
+	defer stage.Close()
+	return stage.Chmod("upper", info.Mode.Perm())
 }
 
 // checkStaging looks for what no overlay can be put over, or that an overlay would show otherwise than a live folder.

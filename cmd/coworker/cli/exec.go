@@ -132,7 +132,7 @@ func (f *execFlags) stage(c *cli.Context) error {
 	case f.staged && f.apply == "":
 		f.apply = applyAsk
 	case f.staged && f.apply != applyAsk && f.apply != applyAuto && f.apply != applyNever:
-		return &usageError{text: fmt.Sprintf("--apply %q: want auto, ask or never", f.apply)}
+		return &usageError{text: fmt.Sprintf("--apply %q: want auto, ask or never", f.apply), hint: "auto applies when the command succeeds, never keeps the changes for `coworker changes`"}
 	}
 	return nil
 }
