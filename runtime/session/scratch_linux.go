@@ -123,7 +123,7 @@ func removeStale(parent string) {
 			continue
 		}
 		// Somebody else's cannot be removed, and in a sticky folder need not be.
-		os.RemoveAll(filepath.Join(parent, e.Name()))
+		removeScratch(filepath.Join(parent, e.Name()))
 	}
 }
 
@@ -202,7 +202,7 @@ func (sc *scratch) close() error {
 	}
 	for _, dir := range []string{sc.base, sc.stage} {
 		if dir != "" {
-			errs = append(errs, os.RemoveAll(dir))
+			errs = append(errs, removeScratch(dir))
 		}
 	}
 	return errors.Join(errs...)

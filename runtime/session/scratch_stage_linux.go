@@ -110,3 +110,11 @@ func (sc *scratch) judgeStaged(probes []enforce.Probe) []enforce.Probe {
 	}
 	return probes
 }
+
+// removeScratch removes a folder of a scratch repository. Overlay takes all rights from the folder in which it works.
+func removeScratch(dir string) error {
+	for _, work := range []string{"work/work", "stage/work/work"} {
+		os.Chmod(filepath.Join(dir, work), 0o700) // an error shows when the folder is removed
+	}
+	return os.RemoveAll(dir)
+}
