@@ -16,15 +16,21 @@ TAGS := soak,walltest,seccompgen,testclients
 export VERSION_VAR     := coworker/cmd/coworker/cli.Version
 export CELL_DIGEST_VAR := coworker/runtime/session.CellDigest
 export PROXY_DIGEST_VAR := coworker/runtime/session.ProxyDigest
+export BOX_DIGEST_VAR := coworker/runtime/session.BoxDigest
 
 PKGS    := ./...
 GATE    := go run ./integration/house/cmd/testgate --
 TIMEOUT := 20m
 
-.PHONY: build demo test test-clients bench soak generate generate-check linked lint cross check deps clean
+.PHONY: build box demo test test-clients bench soak generate generate-check linked lint cross check deps clean
 
 build:
 	scripts/build bin
+
+# Like build, with the helper of the backend container: needs a C compiler.
+box:
+	scripts/deps box
+	scripts/build bin box
 
 demo: build
 	scripts/deps demo

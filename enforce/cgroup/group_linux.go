@@ -19,6 +19,18 @@ import (
 // parentName is the group below which the sessions' groups lie.
 const parentName = "coworker"
 
+// Path is the path of a session's group below the mount of each hierarchy, where root makes it.
+func Path(name string) string { return "/" + parentName + "/" + name }
+
+// Folders are those of the group, one for each hierarchy in use.
+func (g *Group) Folders() []string {
+	var out []string
+	for _, d := range g.current() {
+		out = append(out, d.path)
+	}
+	return out
+}
+
 // Group is the control group of one session, in each hierarchy that can be used. The zero
 // value is a session without one: nothing is bounded, and Limits says why.
 type Group struct {

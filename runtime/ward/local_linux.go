@@ -39,6 +39,9 @@ func (l *Local) Leave(pid int) error { return l.group.Leave(pid) }
 // Guard implements Ward.
 func (l *Local) Guard([]enforce.Tree) error { return nil }
 
+// Groups are the folders of the session's control group, for a backend that puts more into it.
+func (l *Local) Groups() []string { return l.group.Folders() }
+
 // Limits implements Ward.
 func (l *Local) Limits() []enforce.Limit { return l.group.Limits() }
 

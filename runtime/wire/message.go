@@ -45,6 +45,8 @@ const (
 	TypeContinued
 	TypeKillAll
 	TypeKilled
+	TypeLaunch
+	TypeLaunched
 	typeEnd
 )
 
@@ -56,7 +58,7 @@ var typeNames = [...]string{
 	TypeExecFailed: "ExecFailed", TypeSignal: "Signal", TypeResize: "Resize", TypeExited: "Exited",
 	TypeDial: "Dial", TypeDialed: "Dialed", TypeDialFailed: "DialFailed", TypeStop: "Stop",
 	TypeStopped: "Stopped", TypeContinue: "Continue", TypeContinued: "Continued",
-	TypeKillAll: "KillAll", TypeKilled: "Killed",
+	TypeKillAll: "KillAll", TypeKilled: "Killed", TypeLaunch: "Launch", TypeLaunched: "Launched",
 }
 
 // String returns the name of the message.
@@ -95,6 +97,17 @@ func (f *Failed) Unwrap() error {
 
 // Empty is the body of messages that carry nothing.
 type Empty struct{}
+
+// Launch asks the launcher in a container to fork the keeper.
+type Launch struct {
+	Identity enforce.Identity `json:"identity"`
+	Fault    enforce.Wall     `json:"fault"`
+}
+
+// Launched tells the host pid of the keeper.
+type Launched struct {
+	Pid int `json:"pid"`
+}
 
 // KeeperSetup asks the keeper to build the root.
 type KeeperSetup struct {
