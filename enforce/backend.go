@@ -44,10 +44,9 @@ type Launch struct {
 	// without a network. It must not block. The sockets belong to whoever it tells.
 	Made func(*Egress)
 
-	// Group is the path of the session's control group below the mount of each hierarchy, and Groups are its folders; empty
-	// where there is none.
-	Group  string
-	Groups []string
+	// Lend tells the path of the session's control group below the mount of each hierarchy, for a backend that has another
+	// program put processes into it; empty if there is no group, or not in this process.
+	Lend func() (string, error)
 
 	// Join moves a process into the session's control group; it may take some milliseconds. The
 	// cell must be in the group before it starts. A helper process that was moved so that the cell

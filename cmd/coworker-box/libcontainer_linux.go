@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -46,14 +47,14 @@ type box struct {
 var launcherCapabilities = []string{"CAP_SETUID", "CAP_SETGID", "CAP_SETFCAP"}
 
 func newBox(setup container.Setup, files []*os.File) (*box, error) {
-	c, err := libcontainer.Create(container.State, setup.Name, configFor(setup))
+	c, err := libcontainer.Create(container.State, path.Base(setup.Group), configFor(setup))
 	if err != nil {
 		return nil, fmt.Errorf("create the container: %w", err)
 	}
 	noNewPrivileges := true
 	p := &libcontainer.Process{
 		Args:            []string{"/proc/self/fd/4", "launch"}, // the number that the program has inside
-		Env:             []string{"PATH=/"},                     // must not be empty
+		Env:             []string{"PATH=/"},                    // must not be empty
 		Cwd:             "/",
 		Stderr:          os.Stderr,
 		ExtraFiles:      files,
@@ -76,7 +77,7 @@ func newBox(setup container.Setup, files []*os.File) (*box, error) {
 		b.init, err = p.Pid()
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("run the container: %w", err), b.remove(setup.Owned))
+		return nil, errors.Join(fmt.Errorf("run the container: %w", err), b.remove())
 	}
 	return b, nil
 }
@@ -126,13 +127,11 @@ func (b *box) kill() {
 
 func (b *box) wait() { b.process.Wait() } // the exit status is the launcher's; its wire told more
 
-// remove removes the folders of the control group, but those that the supervisor keeps for itself, and what still runs in them.
-func (b *box) remove(owned []string) error {
+// remove removes the folders of the control group, and what still runs in them.
+func (b *box) remove() error {
 	var errs []error
 	for _, dir := range b.groups {
-		if !slices.Contains(owned, dir) {
-			errs = append(errs, removeGroup(dir))
-		}
+		errs = append(errs, removeGroup(dir))
 	}
 	return errors.Join(errs...)
 }

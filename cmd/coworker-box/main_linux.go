@@ -48,15 +48,14 @@ func run(args []string) error {
 		stopped <- alive
 	}()
 	box.wait()
-	owned := setup.Owned
 	select {
 	case alive := <-stopped:
 		if !alive {
-			owned = nil
+			return box.remove()
 		}
-	case <-time.After(100 * time.Millisecond): // it ended by itself; whoever is there will see it
+	case <-time.After(100 * time.Millisecond): // it ended by itself, and the supervisor is there to see it
 	}
-	return box.remove(owned)
+	return nil
 }
 
 // launch makes the container, with the files that the supervisor left for it.

@@ -20,11 +20,9 @@ const (
 // Setup asks the helper for a container. It is the first and only request; a Stop may follow, and the end of the connection
 // ends the container in any case.
 type Setup struct {
-	Name    string   `json:"name"`
-	Group   string   `json:"group"`  // path of the session's control group below each mount, "/coworker/NAME"
-	Owned   []string `json:"owned"`  // folders of it that the supervisor made and removes
-	Labels  Labels   `json:"labels"` // for the container's processes
-	HostNet bool     `json:"host_net"`
+	Group   string `json:"group"`  // path of the session's control group below each mount; its last element names the container
+	Labels  Labels `json:"labels"` // for the container's processes
+	HostNet bool   `json:"host_net"`
 }
 
 // Labels name what mandatory access control the host has for the container's processes. Empty leaves it as it is.
@@ -39,7 +37,7 @@ type Answer struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Stop says that the supervisor ends the session itself and removes the folders that it owns.
+// Stop says that the supervisor ends the session itself and removes the control group. Without it the helper does.
 type Stop struct {
 	Stop bool `json:"stop"`
 }

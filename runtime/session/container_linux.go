@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path"
 	"runtime"
 	"strconv"
 	"sync"
@@ -15,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"coworker/enforce"
-	"coworker/enforce/cgroup"
 	"coworker/enforce/container"
 	"coworker/enforce/enforcetest"
 	"coworker/enforce/native"
@@ -50,13 +48,12 @@ func (containerBackend) Available(ctx context.Context) enforce.Availability {
 	return a
 }
 
-// groupOf tells where a ward holds the session's control group, if it is one of this process.
-func groupOf(w ward.Ward, id string) (string, []string) {
-	local, ok := w.(interface{ Groups() []string })
-	if !ok {
-		return "", nil
+// lender finds out where a ward holds the session's control group, if it is one of this process.
+func lender(w ward.Ward) func() (string, error) {
+	if local, ok := w.(interface{ Lend() (string, error) }); ok {
+		return local.Lend
 	}
-	return cgroup.Path(id), local.Groups()
+	return func() (string, error) { return "", nil }
 }
 
 // Start has the helper start, and then walks through the keeper's sequence.
@@ -64,7 +61,11 @@ func (b containerBackend) Start(ctx context.Context, l enforce.Launch) (*enforce
 	if a := b.Available(ctx); !a.OK {
 		return nil, &RefusedError{Cause: fmt.Errorf("backend container: %s", a.Cause), Remedy: a.Remedy}
 	}
-	if len(l.Groups) == 0 {
+	group, err := l.Lend()
+	if err != nil {
+		return nil, err
+	}
+	if group == "" {
 		return nil, &RefusedError{Cause: errors.New("backend container: no control group can be made here"), Remedy: "see `coworker sandbox status`, or use the backend native"}
 	}
 	conn, peer, err := wire.Pair("keeper-wire")
@@ -72,7 +73,7 @@ func (b containerBackend) Start(ctx context.Context, l enforce.Launch) (*enforce
 		return nil, err
 	}
 	k := &keeperLink{conn: conn, ended: make(chan struct{}), received: make(chan struct{})}
-	err = k.forkBox(ctx, l, b.labels, peer)
+	err = k.forkBox(ctx, l, container.Setup{Group: group, Labels: b.labels}, peer)
 	if err != nil {
 		conn.Close()
 		return nil, err
@@ -88,7 +89,7 @@ type boxLink struct {
 }
 
 // forkBox starts the helper and waits until there is a keeper. It closes peer.
-func (k *keeperLink) forkBox(ctx context.Context, l enforce.Launch, labels container.Labels, peer *os.File) error {
+func (k *keeperLink) forkBox(ctx context.Context, l enforce.Launch, setup container.Setup, peer *os.File) error {
 	defer peer.Close()
 	control, controlPeer, err := boxPair()
 	if err != nil {
@@ -119,10 +120,7 @@ func (k *keeperLink) forkBox(ctx context.Context, l enforce.Launch, labels conta
 	stuck := time.AfterFunc(keeperLimit, func() { k.process.Kill() })
 	defer stuck.Stop()
 	spec := enforce.Spec{Identity: l.Identity, Fault: l.Fault}
-	setup := container.Setup{
-		Name: path.Base(l.Group), Group: l.Group, Owned: l.Groups, Labels: labels,
-		HostNet: enforcetest.Off(spec, enforce.NetEgress) || enforcetest.Off(spec, enforce.NetLocal),
-	}
+	setup.HostNet = enforcetest.Off(spec, enforce.NetEgress) || enforcetest.Off(spec, enforce.NetLocal)
 	if err := k.handshake(b, setup, wire.Launch{Identity: l.Identity, Fault: l.Fault}); err != nil {
 		close(k.received) // nobody listens to the keeper yet
 		return errors.Join(err, k.kill())

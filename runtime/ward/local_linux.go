@@ -39,8 +39,8 @@ func (l *Local) Leave(pid int) error { return l.group.Leave(pid) }
 // Guard implements Ward.
 func (l *Local) Guard([]enforce.Tree) error { return nil }
 
-// Groups are the folders of the session's control group, for a backend that puts more into it.
-func (l *Local) Groups() []string { return l.group.Folders() }
+// Lend tells where the session's control group is, for a backend that has another process put more into it.
+func (l *Local) Lend() (string, error) { return l.group.Lend() }
 
 // Limits implements Ward.
 func (l *Local) Limits() []enforce.Limit { return l.group.Limits() }
