@@ -88,6 +88,32 @@ func Helpers(dir, proxy, tags string) (flags string, err error) {
 	return flags, nil
 }
 
+// BuildAll is Build with the helper of the backend container, which needs a C compiler.
+func BuildAll(dir string) error {
+	flags, err := Helpers(dir, Proxy, "")
+	if err != nil {
+		return err
+	}
+	box, err := Box(dir)
+	if err != nil {
+		return err
+	}
+	return Compile(dir, "coworker", "coworker/cmd/coworker", flags+box, "")
+}
+
+// Box compiles the helper of the backend container as scripts/build does, and gives the linker flag with its digest.
+func Box(dir string) (flag string, err error) {
+	file := filepath.Join(dir, "coworker-box")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", "netgo,osusergo,runc_nocriu",
+		"-ldflags", "-s -w -buildid= -linkmode external -extldflags '-static -Wl,--build-id=none'", "-o", file, "coworker/cmd/coworker-box")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build coworker-box: %w\n%s", err, out)
+	}
+	digest, err := Digest(file)
+	return " -X coworker/runtime/session.BoxDigest=" + digest, errors.Join(err, os.Chmod(file, 0o755))
+}
+
 // Digest is the SHA-256 of a program, in hex.
 func Digest(file string) (string, error) {
 	data, err := os.ReadFile(file)
