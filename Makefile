@@ -76,7 +76,9 @@ linked:
 	for dir in cmd/*/; do \
 		name=$$(basename $$dir); \
 		[ $$name = coworker ] && continue; \
-		GOOS=linux GOARCH=amd64 CGO_ENABLED=0 go list -deps -f '{{if not .Standard}}{{.ImportPath}}{{end}}' ./cmd/$$name | LC_ALL=C sort > cmd/$$name/packages.txt; \
+		cgo=0 tags=; \
+		[ $$name != coworker-box ] || { cgo=1 tags=netgo,osusergo,runc_nocriu; }; \
+		GOOS=linux GOARCH=amd64 CGO_ENABLED=$$cgo go list -deps -tags "$$tags" -f '{{if not .Standard}}{{.ImportPath}}{{end}}' ./cmd/$$name | LC_ALL=C sort > cmd/$$name/packages.txt; \
 	done
 
 lint:

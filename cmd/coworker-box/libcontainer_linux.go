@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/opencontainers/cgroups"
@@ -20,7 +21,6 @@ import (
 	"github.com/opencontainers/runc/libcontainer"
 	"github.com/opencontainers/runc/libcontainer/configs"
 	_ "github.com/opencontainers/runc/libcontainer/nsenter" // joins the namespaces, in C, before Go starts
-	"golang.org/x/sys/unix"
 
 	"coworker/enforce/container"
 )
@@ -91,16 +91,16 @@ func configFor(setup container.Setup) *configs.Config {
 	}
 	return &configs.Config{
 		Rootfs:          container.Root,
-		RootPropagation: unix.MS_SLAVE | unix.MS_REC,
+		RootPropagation: syscall.MS_SLAVE | syscall.MS_REC,
 		// Without a bind of it libcontainer would fill /dev with nodes of its own; and /dev of this root is the host's.
-		Mounts:          []*configs.Mount{{Device: "bind", Source: container.Root + "/dev", Destination: "/dev", Flags: unix.MS_BIND | unix.MS_REC}},
+		Mounts:          []*configs.Mount{{Device: "bind", Source: container.Root + "/dev", Destination: "/dev", Flags: syscall.MS_BIND | syscall.MS_REC}},
 		Namespaces:      namespaces,
 		NoNewPrivileges: true,
 		Cgroups: &cgroups.Cgroup{
 			Path:      setup.Group,
 			Resources: &cgroups.Resources{Devices: deviceRules()},
 		},
-		ParentDeathSignal: int(unix.SIGKILL),
+		ParentDeathSignal: int(syscall.SIGKILL),
 	}
 }
 
@@ -122,7 +122,7 @@ func (b *box) pid() int { return b.init }
 
 // kill ends everything in the container's control group, and with the launcher what it forked.
 func (b *box) kill() {
-	unix.Kill(b.init, unix.SIGKILL) // its parent-death signals reach the keeper and the cell
+	syscall.Kill(b.init, syscall.SIGKILL) // its parent-death signals reach the keeper and the cell
 }
 
 func (b *box) wait() { b.process.Wait() } // the exit status is the launcher's; its wire told more
@@ -139,20 +139,20 @@ func (b *box) remove() error {
 // removeGroup waits for processes that were killed: a control group is busy until they are reaped.
 func removeGroup(dir string) error {
 	for i := range 200 {
-		err := unix.Rmdir(dir)
-		if err == nil || errors.Is(err, unix.ENOENT) {
+		err := syscall.Rmdir(dir)
+		if err == nil || errors.Is(err, syscall.ENOENT) {
 			return nil
 		}
-		if !errors.Is(err, unix.EBUSY) {
+		if !errors.Is(err, syscall.EBUSY) {
 			return &fs.PathError{Op: "rmdir", Path: dir, Err: err}
 		}
 		data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENODEV) {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENODEV) {
 			return err
 		}
 		for _, f := range strings.Fields(string(data)) {
 			if pid, err := strconv.Atoi(f); err == nil && pid > 1 {
-				unix.Kill(pid, unix.SIGKILL)
+				syscall.Kill(pid, syscall.SIGKILL)
 			}
 		}
 		time.Sleep(time.Duration(min(i, 20)) * time.Millisecond)
