@@ -35,7 +35,7 @@ func Main(tests interface{ Run() int }, build func(dir string) error, use func(d
 	return code
 }
 
-// Release builds the three programs by the script and with the variables that make build uses. What follows the version in
+// Release builds all programs by the script and with the variables that make build uses. What follows the version in
 // version goes to the linker too.
 func Release(dir, version string) error {
 	root, err := moduleRoot()
@@ -46,7 +46,7 @@ func Release(dir, version string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command("bash", "scripts/build", dir)
+	cmd := exec.Command("bash", "scripts/build", dir, "box")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "VERSION="+version)
 	for _, m := range regexp.MustCompile(`(?m)^export (\w+_VAR) +:= (\S+)$`).FindAllStringSubmatch(string(makefile), -1) {
