@@ -16,7 +16,7 @@ type entry struct {
 
 var entries = []entry{
 	{"level", `"enforced"`, "The weakest level at which a session may start: direct, partial, enforced, hardened."},
-	{"backend", `"auto"`, "Who builds the walls: auto, native (namespaces), bare (inside containers; partial at best)."},
+	{"backend", `"auto"`, "Who builds the walls: auto, native (namespaces), container (as native, in a container with device rules; root), bare (inside containers; partial at best)."},
 	{"", "exec", ""},
 	{"write", `["~/src"]`, "Folders trusted by path: writable without -w, as is all below them."},
 	{"read", `["~/reference"]`, "Visible read-only in every session."},

@@ -22,7 +22,7 @@ func Levels() []Level { return []Level{"direct", "partial", "enforced", "hardene
 type Backend string
 
 // Backends are the valid names.
-func Backends() []Backend { return []Backend{"auto", "native", "bare"} }
+func Backends() []Backend { return []Backend{"auto", "native", "container", "bare"} }
 
 // Size is a number of bytes, at least 1 where it is set.
 type Size int64
@@ -56,7 +56,7 @@ func (l Level) check() error {
 
 func (b Backend) check() error {
 	if !slices.Contains(Backends(), b) {
-		return fmt.Errorf("backend %q is none of auto, native, bare", string(b))
+		return fmt.Errorf("backend %q is none of auto, native, container, bare", string(b))
 	}
 	return nil
 }

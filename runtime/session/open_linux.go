@@ -81,7 +81,9 @@ type Session struct {
 }
 
 // Backends lists the backends of this build, best first.
-func Backends() []enforce.Backend { return []enforce.Backend{nativeBackend{}, bareBackend{}} }
+func Backends() []enforce.Backend {
+	return []enforce.Backend{nativeBackend{}, containerBackend{}, bareBackend{}}
+}
 
 // Open starts a cell, has its walls proved and returns it ready for commands. A *RefusedError
 // says which wall did not hold. On any error nothing is left behind.
@@ -216,7 +218,7 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 	// In the group before the cell opens its first socket: a socket keeps the group of its birth.
 	launch := enforce.Launch{
 		Identity: spec.Identity, Fault: spec.Fault, Complete: func() (enforce.Spec, error) { return s.complete(ctx, scratch) },
-		Program: s.options.Program, CellWire: peer, Stderr: s.crash.writer, Made: s.egress.begin, Join: s.ward.Join, Leave: s.ward.Leave,
+		Program: s.options.Program, CellWire: peer, Stderr: s.crash.writer, Made: s.egress.begin, Join: s.ward.Join, Leave: s.ward.Leave, Lend: lender(s.ward),
 	}
 	s.cell, err = s.options.Backend.Start(ctx, launch)
 	s.crash.started()

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"coworker/enforce"
+	"coworker/enforce/cgroup"
 	"coworker/enforce/probe"
 )
 
@@ -35,6 +36,9 @@ func outsideChecks(pid int, b enforce.BackendName, t probe.Targets) []enforce.Pr
 	o.idMap("uid_map")
 	o.idMap("gid_map")
 	o.interfaces()
+	if b == enforce.Container {
+		o.deviceRules()
+	}
 	return o.probes
 }
 
@@ -72,6 +76,18 @@ func readStatus(pid int) (map[string]string, error) {
 
 func (o *outside) field(status map[string]string, name, want string, w enforce.Wall) {
 	o.judge(fmt.Sprintf("%s/outside-%s", w, strings.ToLower(name)), w, status[name] == want, name+" is "+status[name])
+}
+
+// deviceRules sees whether the rules of the container's control group hold the cell: drivers are kernel code that the
+// system-call filter does not see.
+func (o *outside) deviceRules() {
+	const name = "kernel/outside-device-rules"
+	ok, detail, err := cgroup.DeviceRules(o.pid)
+	if err != nil {
+		o.add(name, enforce.Kernel, enforce.Inconclusive, err.Error())
+		return
+	}
+	o.judge(name, enforce.Kernel, ok, detail)
 }
 
 func (o *outside) pidNamespace(status map[string]string) {

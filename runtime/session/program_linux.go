@@ -20,6 +20,9 @@ var CellDigest string
 // ProxyDigest is the same for coworker-proxy.
 var ProxyDigest string
 
+// BoxDigest is the same for coworker-box. A build without that helper has none.
+var BoxDigest string
+
 // maxProgram bounds how much is read as a cell binary.
 const maxProgram = 64 << 20
 
@@ -30,6 +33,9 @@ func OpenProgram() (*os.File, error) { return openHelper("coworker-cell", CellDi
 
 // OpenProxy does the same for coworker-proxy.
 func OpenProxy() (*os.File, error) { return openHelper("coworker-proxy", ProxyDigest) }
+
+// OpenBox does the same for coworker-box.
+func OpenBox() (*os.File, error) { return openHelper("coworker-box", BoxDigest) }
 
 func openHelper(name, digest string) (*os.File, error) {
 	self, err := os.Executable()

@@ -159,7 +159,7 @@ func (e *environment) open(ctx context.Context, p *planned, rec session.Recorder
 		if p.egress.Program, err = p.proxy.open(); err != nil {
 			return nil, err
 		}
-		if backend.Name() != enforce.Native {
+		if !backend.Name().Namespaces() {
 			return nil, &wallsError{err: fmt.Errorf("the backend %s has no way to give a session a network", backend.Name()), hint: "leave --allow, --net and --ask out, or use the backend native: coworker sandbox status"}
 		}
 	}
