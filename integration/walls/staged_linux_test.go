@@ -122,7 +122,7 @@ func TestStagedQuirks(t *testing.T) {
 		} {
 			e := w.exec(t, []string{"--staged", "--apply", "never"}, "bash", "-c", "exec 2>&1; mv main.txt x; mv x main.txt; "+prepare(q.name)+q.script)
 			if !strings.Contains(e.out, q.says) {
-				t.Errorf("%s: said %q, want %q in it", q.name, e.out, q.says)
+				t.Errorf("%s: said %q, want %q in it (%d: %s)", q.name, e.out, q.says, e.code, e.err)
 			}
 		}
 	})
