@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"coworker/enforce"
+	"coworker/enforce/cgroup"
 	"coworker/enforce/container"
 	"coworker/enforce/enforcetest"
 	"coworker/enforce/native"
@@ -28,6 +29,20 @@ type containerBackend struct{ labels container.Labels }
 var _ enforce.Backend = containerBackend{}
 
 func (containerBackend) Name() enforce.BackendName { return enforce.Container }
+
+// WithLabels gives the backend container labels for its processes; the others cannot have any.
+func WithLabels(b enforce.Backend, l container.Labels) (enforce.Backend, error) {
+	if l == (container.Labels{}) {
+		return b, nil
+	}
+	if b.Name() != enforce.Container {
+		return nil, &RefusedError{Cause: fmt.Errorf("the settings name labels ([container]), and the backend %s sets none", b.Name()), Remedy: "set backend = \"container\", or remove the labels"}
+	}
+	if why := l.Missing(); why != "" {
+		return nil, &RefusedError{Cause: errors.New(why), Remedy: "remove the keys of [container] from the settings, or boot with it"}
+	}
+	return containerBackend{labels: l}, nil
+}
 
 func (containerBackend) Available(ctx context.Context) enforce.Availability {
 	if BoxDigest == "" {
@@ -79,6 +94,17 @@ func (b containerBackend) Start(ctx context.Context, l enforce.Launch) (*enforce
 		return nil, err
 	}
 	return k.start(ctx, l)
+}
+
+// look adds what holds a cell in a container alone: device rules, because drivers are kernel code that the system-call filter
+// does not see, and labels.
+func (b containerBackend) look(o *outside) {
+	ok, detail, err := cgroup.DeviceRules(o.pid)
+	o.found("kernel/outside-device-rules", enforce.Kernel, ok, detail, err)
+	if b.labels != (container.Labels{}) {
+		ok, detail, err = b.labels.Held(o.pid)
+		o.found("priv/outside-label", enforce.Priv, ok, detail, err)
+	}
 }
 
 // boxLink is the supervisor's end of the helper.

@@ -148,7 +148,7 @@ func (s *Session) open(ctx context.Context) (err error) {
 	for name, micros := range proved.Micros {
 		s.phases["cell-"+name] = time.Duration(micros) * time.Microsecond
 	}
-	probes := append(proved.Probes, outsideChecks(s.cell.Pid, s.options.Backend.Name(), canaries.targets)...)
+	probes := append(proved.Probes, outsideChecks(s.cell.Pid, s.options.Backend, canaries.targets)...)
 	probes = append(probes, canaries.touched()...)
 	if probes, err = scratch.judge(ctx, probes, s); err != nil {
 		return err
