@@ -45,22 +45,25 @@ func WithLabels(b enforce.Backend, l container.Labels) (enforce.Backend, error) 
 }
 
 func (containerBackend) Available(ctx context.Context) enforce.Availability {
-	if BoxDigest == "" {
-		return enforce.Availability{Backend: enforce.Container, Cause: "this build carries no digest of coworker-box", Remedy: "build coworker with `make box`, which needs a C compiler"}
-	}
 	a := container.Available(native.Available(ctx))
 	if !a.OK {
 		return a
 	}
-	program, err := OpenBox()
+	program, err := openBox()
 	if err != nil {
-		a.OK, a.Cause, a.Remedy = false, err.Error(), "build all binaries together with `make box`, and keep coworker-box beside coworker"
-		return a
+		return enforce.Availability{Backend: enforce.Container, Cause: err.Error(), Remedy: buildBox}
 	}
-	if err := program.Close(); err != nil {
-		a.OK, a.Cause = false, err.Error()
-	}
+	program.Close() // it was only read
 	return a
+}
+
+const buildBox = "build all binaries together with `make box`, which needs a C compiler, and keep coworker-box beside coworker"
+
+func openBox() (*os.File, error) {
+	if BoxDigest == "" {
+		return nil, errors.New("this build of coworker comes without coworker-box")
+	}
+	return OpenBox()
 }
 
 // lender finds out where a ward holds the session's control group, if it is one of this process.
@@ -73,7 +76,7 @@ func lender(w ward.Ward) func() (string, error) {
 
 // Start has the helper start, and then walks through the keeper's sequence.
 func (b containerBackend) Start(ctx context.Context, l enforce.Launch) (*enforce.Cell, error) {
-	if a := b.Available(ctx); !a.OK {
+	if a := container.Available(enforce.Availability{OK: true}); !a.OK {
 		return nil, &RefusedError{Cause: fmt.Errorf("backend container: %s", a.Cause), Remedy: a.Remedy}
 	}
 	group, err := l.Lend()
@@ -88,12 +91,29 @@ func (b containerBackend) Start(ctx context.Context, l enforce.Launch) (*enforce
 		return nil, err
 	}
 	k := &keeperLink{conn: conn, ended: make(chan struct{}), received: make(chan struct{})}
+	// A container takes longer to make than the trees to look at: both at once.
+	wait := completeMeanwhile(&l)
 	err = k.forkBox(ctx, l, container.Setup{Group: group, Labels: b.labels}, peer)
 	if err != nil {
+		wait()
 		conn.Close()
 		return nil, err
 	}
 	return k.start(ctx, l)
+}
+
+// completeMeanwhile begins to complete the spec. Who does not ask for it any more waits.
+func completeMeanwhile(l *enforce.Launch) (wait func()) {
+	var spec enforce.Spec
+	var err error
+	done := make(chan struct{})
+	complete := l.Complete
+	go func() {
+		defer close(done)
+		spec, err = complete()
+	}()
+	l.Complete = func() (enforce.Spec, error) { <-done; return spec, err }
+	return func() { <-done }
 }
 
 // look adds what holds a cell in a container alone: device rules, because drivers are kernel code that the system-call filter
@@ -129,9 +149,9 @@ func (k *keeperLink) forkBox(ctx context.Context, l enforce.Launch, setup contai
 	defer launch.Close()
 	defer launchPeer.Close()
 	b := &boxLink{control: control, launch: launch}
-	program, err := OpenBox()
+	program, err := openBox()
 	if err != nil {
-		return errors.Join(err, control.Close())
+		return errors.Join(&RefusedError{Cause: fmt.Errorf("backend container: %w", err), Remedy: buildBox}, control.Close())
 	}
 	defer program.Close()
 	if err := k.startBox(program, l.Stderr, controlPeer, peer, l.Program, launchPeer); err != nil {
