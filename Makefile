@@ -54,7 +54,7 @@ test-clients: build
 	scripts/test-user
 	$(GATE) go test -count=1 -tags testclients -timeout $(TIMEOUT) ./integration/clients/
 
-bench: build
+bench: box
 	scripts/deps bench
 	go test -p 1 -run '^$$' -bench . -timeout 60m $(PKGS)
 

@@ -1,6 +1,7 @@
 package container
 
 import (
+	"fmt"
 	"os"
 	"strings"
 
@@ -44,4 +45,29 @@ func deviceRules(groups string) bool {
 		}
 	}
 	return !v1 && strings.TrimSpace(groups) != ""
+}
+
+// Missing says why the host cannot give these labels, or nothing.
+func (l Labels) Missing() string {
+	if enabled, err := os.ReadFile("/sys/module/apparmor/parameters/enabled"); l.AppArmor != "" && (err != nil || strings.TrimSpace(string(enabled)) != "Y") {
+		return "the settings name an AppArmor profile, and AppArmor is not in force on this host"
+	}
+	if _, err := os.Stat("/sys/fs/selinux/enforce"); l.SELinux != "" && err != nil {
+		return "the settings name an SELinux label, and SELinux is not in force on this host"
+	}
+	return ""
+}
+
+// Held says whether a process runs with the labels, and what it runs with.
+func (l Labels) Held(pid int) (bool, string, error) {
+	want := l.SELinux
+	if l.AppArmor != "" {
+		want = l.AppArmor + " (enforce)"
+	}
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/attr/current", pid))
+	if err != nil {
+		return false, "", err
+	}
+	got := strings.TrimRight(string(data), "\x00\n")
+	return got == want, got, nil
 }

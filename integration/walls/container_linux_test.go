@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"coworker/enforce/container"
 	"coworker/integration/house/testuser"
 )
 
@@ -81,6 +82,26 @@ func TestOtherBox(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestContainerLabels asks for labels that this host cannot give, and for some without a container: neither is left out.
+func TestContainerLabels(t *testing.T) {
+	root := testuser.All(t)[0]
+	cases := map[string]string{"[container]\napparmor = \"a\"\n": "sets none"}
+	for key, labels := range map[string]container.Labels{"apparmor": {AppArmor: "a"}, "selinux": {SELinux: "a"}} {
+		if labels.Missing() != "" { // where the host has it, there is still no such profile
+			cases["backend = \"container\"\n[container]\n"+key+" = \"a\"\n"] = "not in force"
+		}
+	}
+	for settings, want := range cases {
+		w := emptyWorld(t, root)
+		if err := os.WriteFile(filepath.Join(w.own, "config/config.toml"), []byte(settings), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if e := w.exec(t, nil, "echo", "it ran"); e.code != 120 || e.out != "" || !strings.Contains(e.err, want) || !strings.Contains(e.err, "hint: ") {
+			t.Errorf("%q: ended with %d, printed %q: %s", settings, e.code, e.out, e.err)
+		}
 	}
 }
 

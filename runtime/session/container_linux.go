@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"coworker/enforce"
+	"coworker/enforce/cgroup"
 	"coworker/enforce/container"
 	"coworker/enforce/enforcetest"
 	"coworker/enforce/native"
@@ -29,23 +30,40 @@ var _ enforce.Backend = containerBackend{}
 
 func (containerBackend) Name() enforce.BackendName { return enforce.Container }
 
-func (containerBackend) Available(ctx context.Context) enforce.Availability {
-	if BoxDigest == "" {
-		return enforce.Availability{Backend: enforce.Container, Cause: "this build carries no digest of coworker-box", Remedy: "build coworker with `make box`, which needs a C compiler"}
+// WithLabels gives the backend container labels for its processes; the others cannot have any.
+func WithLabels(b enforce.Backend, l container.Labels) (enforce.Backend, error) {
+	if l == (container.Labels{}) {
+		return b, nil
 	}
+	if b.Name() != enforce.Container {
+		return nil, &RefusedError{Cause: fmt.Errorf("the settings name labels ([container]), and the backend %s sets none", b.Name()), Remedy: "set backend = \"container\", or remove the labels"}
+	}
+	if why := l.Missing(); why != "" {
+		return nil, &RefusedError{Cause: errors.New(why), Remedy: "remove the keys of [container] from the settings, or boot with it"}
+	}
+	return containerBackend{labels: l}, nil
+}
+
+func (containerBackend) Available(ctx context.Context) enforce.Availability {
 	a := container.Available(native.Available(ctx))
 	if !a.OK {
 		return a
 	}
-	program, err := OpenBox()
+	program, err := openBox()
 	if err != nil {
-		a.OK, a.Cause, a.Remedy = false, err.Error(), "build all binaries together with `make box`, and keep coworker-box beside coworker"
-		return a
+		return enforce.Availability{Backend: enforce.Container, Cause: err.Error(), Remedy: buildBox}
 	}
-	if err := program.Close(); err != nil {
-		a.OK, a.Cause = false, err.Error()
-	}
+	program.Close() // it was only read
 	return a
+}
+
+const buildBox = "build all binaries together with `make box`, which needs a C compiler, and keep coworker-box beside coworker"
+
+func openBox() (*os.File, error) {
+	if BoxDigest == "" {
+		return nil, errors.New("this build of coworker comes without coworker-box")
+	}
+	return OpenBox()
 }
 
 // lender finds out where a ward holds the session's control group, if it is one of this process.
@@ -58,7 +76,7 @@ func lender(w ward.Ward) func() (string, error) {
 
 // Start has the helper start, and then walks through the keeper's sequence.
 func (b containerBackend) Start(ctx context.Context, l enforce.Launch) (*enforce.Cell, error) {
-	if a := b.Available(ctx); !a.OK {
+	if a := container.Available(enforce.Availability{OK: true}); !a.OK {
 		return nil, &RefusedError{Cause: fmt.Errorf("backend container: %s", a.Cause), Remedy: a.Remedy}
 	}
 	group, err := l.Lend()
@@ -73,12 +91,40 @@ func (b containerBackend) Start(ctx context.Context, l enforce.Launch) (*enforce
 		return nil, err
 	}
 	k := &keeperLink{conn: conn, ended: make(chan struct{}), received: make(chan struct{})}
+	// A container takes longer to make than the trees to look at: both at once.
+	wait := completeMeanwhile(&l)
 	err = k.forkBox(ctx, l, container.Setup{Group: group, Labels: b.labels}, peer)
 	if err != nil {
+		wait()
 		conn.Close()
 		return nil, err
 	}
 	return k.start(ctx, l)
+}
+
+// completeMeanwhile begins to complete the spec. Who does not ask for it any more waits.
+func completeMeanwhile(l *enforce.Launch) (wait func()) {
+	var spec enforce.Spec
+	var err error
+	done := make(chan struct{})
+	complete := l.Complete
+	go func() {
+		defer close(done)
+		spec, err = complete()
+	}()
+	l.Complete = func() (enforce.Spec, error) { <-done; return spec, err }
+	return func() { <-done }
+}
+
+// look adds what holds a cell in a container alone: device rules, because drivers are kernel code that the system-call filter
+// does not see, and labels.
+func (b containerBackend) look(o *outside) {
+	ok, detail, err := cgroup.DeviceRules(o.pid)
+	o.found("kernel/outside-device-rules", enforce.Kernel, ok, detail, err)
+	if b.labels != (container.Labels{}) {
+		ok, detail, err = b.labels.Held(o.pid)
+		o.found("priv/outside-label", enforce.Priv, ok, detail, err)
+	}
 }
 
 // boxLink is the supervisor's end of the helper.
@@ -103,9 +149,9 @@ func (k *keeperLink) forkBox(ctx context.Context, l enforce.Launch, setup contai
 	defer launch.Close()
 	defer launchPeer.Close()
 	b := &boxLink{control: control, launch: launch}
-	program, err := OpenBox()
+	program, err := openBox()
 	if err != nil {
-		return errors.Join(err, control.Close())
+		return errors.Join(&RefusedError{Cause: fmt.Errorf("backend container: %w", err), Remedy: buildBox}, control.Close())
 	}
 	defer program.Close()
 	if err := k.startBox(program, l.Stderr, controlPeer, peer, l.Program, launchPeer); err != nil {

@@ -155,7 +155,7 @@ func (s *Session) open(ctx context.Context) (err error) {
 	for name, micros := range proved.Micros {
 		s.phases["cell-"+name] = time.Duration(micros) * time.Microsecond
 	}
-	probes := append(proved.Probes, outsideChecks(s.cell.Pid, s.options.Backend.Name(), canaries.targets)...)
+	probes := append(proved.Probes, outsideChecks(s.cell.Pid, s.options.Backend, canaries.targets)...)
 	probes = append(probes, s.wardChecks()...)
 	probes = append(probes, canaries.touched()...)
 	probes = append(probes, s.stagedChecks()...)

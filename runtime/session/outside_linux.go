@@ -8,13 +8,12 @@ import (
 	"strings"
 
 	"coworker/enforce"
-	"coworker/enforce/cgroup"
 	"coworker/enforce/probe"
 )
 
 // outsideChecks looks at the cell from the host's /proc: what the kernel says about a process
 // cannot be forged by it.
-func outsideChecks(pid int, b enforce.BackendName, t probe.Targets) []enforce.Probe {
+func outsideChecks(pid int, b enforce.Backend, t probe.Targets) []enforce.Probe {
 	o := &outside{pid: pid}
 	status, err := readStatus(pid)
 	if err != nil {
@@ -26,7 +25,7 @@ func outsideChecks(pid int, b enforce.BackendName, t probe.Targets) []enforce.Pr
 	for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapAmb"} {
 		o.field(status, set, strings.Repeat("0", 16), enforce.Priv)
 	}
-	if b == enforce.Bare {
+	if b.Name() == enforce.Bare {
 		return o.probes
 	}
 	o.field(status, "CapBnd", strings.Repeat("0", 16), enforce.Priv)
@@ -36,8 +35,8 @@ func outsideChecks(pid int, b enforce.BackendName, t probe.Targets) []enforce.Pr
 	o.idMap("uid_map")
 	o.idMap("gid_map")
 	o.interfaces()
-	if b == enforce.Container {
-		o.deviceRules()
+	if c, ok := b.(containerBackend); ok {
+		c.look(o)
 	}
 	return o.probes
 }
@@ -78,16 +77,13 @@ func (o *outside) field(status map[string]string, name, want string, w enforce.W
 	o.judge(fmt.Sprintf("%s/outside-%s", w, strings.ToLower(name)), w, status[name] == want, name+" is "+status[name])
 }
 
-// deviceRules sees whether the rules of the container's control group hold the cell: drivers are kernel code that the
-// system-call filter does not see.
-func (o *outside) deviceRules() {
-	const name = "kernel/outside-device-rules"
-	ok, detail, err := cgroup.DeviceRules(o.pid)
+// found is judge for a question that may have no answer.
+func (o *outside) found(name string, w enforce.Wall, ok bool, detail string, err error) {
 	if err != nil {
-		o.add(name, enforce.Kernel, enforce.Inconclusive, err.Error())
+		o.add(name, w, enforce.Inconclusive, err.Error())
 		return
 	}
-	o.judge(name, enforce.Kernel, ok, detail)
+	o.judge(name, w, ok, detail)
 }
 
 func (o *outside) pidNamespace(status map[string]string) {

@@ -138,11 +138,11 @@ func verifiedFile(path, digest string) (*os.File, error) {
 	return file, nil
 }
 
-// ProgramError is a cell binary that cannot be trusted. No session starts.
+// ProgramError is a program of coworker's that cannot be trusted. No session starts.
 type ProgramError struct{ Path, Reason string }
 
 func (e *ProgramError) Error() string {
-	return fmt.Sprintf("cell binary %q: %s", e.Path, e.Reason)
+	return fmt.Sprintf("program %q: %s", e.Path, e.Reason)
 }
 
 // Hint is the next step for a person.

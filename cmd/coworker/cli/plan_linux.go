@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"coworker/enforce"
+	"coworker/enforce/container"
 	"coworker/enforce/hide"
 	"coworker/enforce/protect"
 	"coworker/platform/audit"
@@ -148,6 +149,9 @@ func (p *planned) backend(ctx context.Context) (enforce.Backend, error) {
 // open starts the session.
 func (e *environment) open(ctx context.Context, p *planned, rec session.Recorder, notify func(session.Notice)) (*session.Session, error) {
 	backend, err := p.backend(ctx)
+	if err == nil {
+		backend, err = session.WithLabels(backend, container.Labels{AppArmor: string(p.settings.Container.AppArmor), SELinux: string(p.settings.Container.SELinux)})
+	}
 	if err != nil {
 		return nil, err
 	}
