@@ -11,6 +11,7 @@ import (
 type Request struct {
 	Name   string // of the session; becomes the name of its group
 	Limits enforce.Limits
+	Below  string // a delegated group of v2 to make it in, see cgroup.NewBelow; empty: the usual place
 }
 
 // Local is a ward in this process, with what this process may do.
@@ -23,7 +24,7 @@ type Local struct {
 // Open makes the group and sets its limits. Without the right to make one it returns a Local that bounds nothing and says
 // why.
 func Open(r Request) (*Local, error) {
-	group, err := cgroup.New(r.Name, r.Limits)
+	group, err := cgroup.NewBelow(r.Below, r.Name, r.Limits)
 	if err != nil {
 		return nil, err
 	}
