@@ -16,6 +16,8 @@ TAGS := soak,walltest,seccompgen,testclients
 export VERSION_VAR     := coworker/cmd/coworker/cli.Version
 export CELL_DIGEST_VAR := coworker/runtime/session.CellDigest
 export PROXY_DIGEST_VAR := coworker/runtime/session.ProxyDigest
+export WALLSD_DIGEST_VAR := coworker/runtime/session.WallsdDigest
+export WALLSD_VERSION_VAR := main.build
 
 PKGS    := ./...
 GATE    := go run ./integration/house/cmd/testgate --

@@ -189,7 +189,7 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 	if enforcetest.Off(spec, enforce.Res) {
 		spec.Limits = enforce.Limits{}
 	}
-	if s.ward, err = ward.Open(ward.Request{Name: s.id, Limits: spec.Limits}); err != nil {
+	if s.ward, err = openWard(ward.Request{Name: s.id, Limits: spec.Limits}); err != nil {
 		s.crash.started()
 		return err
 	}

@@ -20,6 +20,9 @@ var CellDigest string
 // ProxyDigest is the same for coworker-proxy.
 var ProxyDigest string
 
+// WallsdDigest is the same for coworker-wallsd.
+var WallsdDigest string
+
 // maxProgram bounds how much is read as a cell binary.
 const maxProgram = 64 << 20
 
@@ -30,6 +33,9 @@ func OpenProgram() (*os.File, error) { return openHelper("coworker-cell", CellDi
 
 // OpenProxy does the same for coworker-proxy.
 func OpenProxy() (*os.File, error) { return openHelper("coworker-proxy", ProxyDigest) }
+
+// OpenWallsd does the same for coworker-wallsd, which is not started but installed.
+func OpenWallsd() (*os.File, error) { return openHelper("coworker-wallsd", WallsdDigest) }
 
 func openHelper(name, digest string) (*os.File, error) {
 	self, err := os.Executable()
