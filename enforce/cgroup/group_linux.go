@@ -243,6 +243,14 @@ func (d dir) setCPU(cpus float64) error {
 	return d.write("cpu.cfs_quota_us", quota)
 }
 
+// Made says why there is no group at all, or nil.
+func (g *Group) Made() error {
+	if len(g.current()) == 0 {
+		return errors.New(g.missing)
+	}
+	return nil
+}
+
 // Limits tells which limits are in force, and why the others are not.
 func (g *Group) Limits() []enforce.Limit { return g.limits }
 

@@ -125,6 +125,9 @@ func (l *link) shake() (opened bool, err error) {
 	if err != nil {
 		return false, l.refuse(r, err)
 	}
+	if err := l.ward.Made(); err != nil { // a name twice, or no control groups: that is no ward
+		return false, errors.Join(l.refuse(r, err), l.ward.Remove())
+	}
 	l.log("open", "ok", nil)
 	state := l.state()
 	err = l.packets.send(answer{Seq: r.Seq, Limits: l.ward.Limits(), CanFreeze: l.ward.CanFreeze(), State: &state}, answerLimit)
