@@ -326,13 +326,14 @@ func (l *link) move(t target, fd int, by func() error) error {
 
 // expel takes a process, and what it forked since, out of the group if it is not the one that was meant.
 func (l *link) expel(t target) error {
-	now, parent, err := readStat(t.pid)
-	if err != nil || now == t {
-		return nil // ended: the number means nobody, or the one that was meant, not yet waited for
+	// Not by the time of its start, which is counted in hundredths of a second: the one that was meant has ended.
+	now, err := readStat(t.pid)
+	if err != nil || now.dead {
+		return nil // the number means nobody, or somebody whom nothing can be done to any more
 	}
 	out := fmt.Errorf("%w: the number %d was used again by another process, which was taken out", errTarget, t.pid)
 	for _, pid := range append([]int{t.pid}, childrenOf(t.pid)...) {
-		if err := l.ward.Expel(pid, max(parent, 1)); err != nil && !errors.Is(err, unix.ESRCH) {
+		if err := l.ward.Expel(pid, max(now.parent, 1)); err != nil && !errors.Is(err, unix.ESRCH) {
 			out = errors.Join(out, err)
 		}
 	}
@@ -350,7 +351,7 @@ func childrenOf(pid int) []int {
 		if err != nil {
 			continue
 		}
-		if _, parent, err := readStat(n); err == nil && parent == pid {
+		if s, err := readStat(n); err == nil && s.parent == pid {
 			out = append(out, n)
 		}
 	}

@@ -268,15 +268,15 @@ const maxAncestry = 64
 func ancestry(pid, to int) ([]target, error) {
 	var out []target
 	for at := pid; at != to; {
-		t, parent, err := readStat(at)
+		s, err := readStat(at)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", errTarget, err)
 		}
-		out = append(out, t)
-		if parent <= 1 && parent != to || len(out) == maxAncestry {
+		out = append(out, s.target)
+		if s.parent <= 1 && s.parent != to || len(out) == maxAncestry {
 			return nil, fmt.Errorf("%w: %d is not below process %d, which asks", errTarget, pid, to)
 		}
-		at = parent
+		at = s.parent
 	}
 	if len(out) == 0 {
 		return nil, fmt.Errorf("%w: a process cannot have itself moved", errTarget)
@@ -284,21 +284,28 @@ func ancestry(pid, to int) ([]target, error) {
 	return out, nil
 }
 
+type stat struct {
+	target
+	parent int
+	dead   bool // ended, and not yet waited for
+}
+
 // readStat reads proc_pid_stat(5). The name in it may contain anything, so fields are counted from its end.
-func readStat(pid int) (t target, parent int, err error) {
+func readStat(pid int) (stat, error) {
 	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
-		return target{}, 0, err
+		return stat{}, err
 	}
 	text := string(data)
 	f := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
-	const parentField, startField = 1, 19
+	const stateField, parentField, startField = 0, 1, 19
 	if len(f) <= startField {
-		return target{}, 0, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(f))
+		return stat{}, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(f))
 	}
 	parent, err1 := strconv.Atoi(f[parentField])
 	start, err2 := strconv.ParseUint(f[startField], 10, 64)
-	return target{pid: pid, start: start}, parent, errors.Join(err1, err2)
+	dead := f[stateField] == "Z" || f[stateField] == "X"
+	return stat{target: target{pid: pid, start: start}, parent: parent, dead: dead}, errors.Join(err1, err2)
 }
 
 // as runs f with the rights to files that the peer has and no others, on a thread that ends afterwards.
