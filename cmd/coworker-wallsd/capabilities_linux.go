@@ -14,8 +14,9 @@ import (
 //   - SYS_PTRACE: to look at the namespaces of a keeper, and at /proc where hidepid is set
 //   - SETUID, SETGID: paths in the list of protected files are looked at with the rights of the user who sent them
 //   - BPF, PERFMON, NET_ADMIN: programs on control groups and on the kernel's security hooks
+//   - SYS_ADMIN: a step into the network namespace of a keeper, which is how its cookie is asked for (setns(2))
 var needed = []uintptr{
-	unix.CAP_KILL, unix.CAP_SYS_PTRACE, unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_BPF, unix.CAP_PERFMON, unix.CAP_NET_ADMIN,
+	unix.CAP_KILL, unix.CAP_SYS_PTRACE, unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_BPF, unix.CAP_PERFMON, unix.CAP_NET_ADMIN, unix.CAP_SYS_ADMIN,
 }
 
 // dropCapabilities drops all others, on every thread. What is not there is not asked for: a container may lack some.

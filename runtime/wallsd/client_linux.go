@@ -44,7 +44,6 @@ type Client struct {
 	waiting map[uint64]chan *answer
 	lost    error // why nothing can be asked any more
 	closing bool  // by Remove: the end is no surprise
-	state   ward.State
 	counts  ward.Counts
 	unheard int64
 }
@@ -69,7 +68,7 @@ func Open(socket string, r ward.Request) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := c.call(request{Op: opOpen, Name: r.Name, Limits: &r.Limits}, callLimit)
+	a, err := c.call(request{Op: opOpen, Name: r.Name, Limits: &r.Limits, Literals: r.Literals, NoEgress: r.NoEgress}, callLimit)
 	if err != nil {
 		return nil, errors.Join(err, c.shut())
 	}
@@ -200,9 +199,6 @@ func (c *Client) readAll() error {
 func (c *Client) take(a *answer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if a.State != nil {
-		c.state = *a.State
-	}
 	switch {
 	case a.Fallen != "":
 		c.fell(errors.New(a.Fallen))
@@ -320,11 +316,20 @@ func (c *Client) Counts() ward.Counts {
 	return out
 }
 
-// State implements ward.Ward.
+// State implements ward.Ward. Where the helper is gone nothing is held any more.
 func (c *Client) State() ward.State {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.state
+	a, err := c.call(request{Op: opState}, callLimit)
+	if err != nil || a.State == nil {
+		why := ward.Programs{Why: fmt.Sprintf("coworker-wallsd does not say: %v", err)}
+		return ward.State{Egress: why, Guard: why, Helper: true}
+	}
+	return *a.State
+}
+
+// Check implements ward.Ward.
+func (c *Client) Check() error {
+	_, err := c.call(request{Op: opCheck}, callLimit)
+	return err
 }
 
 // Refusals implements ward.Ward.

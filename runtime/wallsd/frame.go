@@ -41,6 +41,7 @@ const (
 	opThaw   op = "thaw"
 	opKill   op = "kill"
 	opCounts op = "counts"
+	opCheck  op = "check"
 	opState  op = "state"
 	opRemove op = "remove"
 )
@@ -52,10 +53,13 @@ type request struct {
 	Version int             `json:"version,omitempty"` // hello
 	Name    string          `json:"name,omitempty"`    // open: of the session
 	Limits  *enforce.Limits `json:"limits,omitempty"`  // open
-	Ticket  int             `json:"ticket,omitempty"`  // leave: from the answer to join
-	Part    []byte          `json:"part,omitempty"`    // guard: the next bytes of the trees
-	Last    bool            `json:"last,omitempty"`    // guard: there are no more
-	Limit   time.Duration   `json:"limit,omitempty"`   // freeze
+	// open: addresses that rules consist of, and whether the programs on the network are left out
+	Literals []string      `json:"literals,omitempty"`
+	NoEgress bool          `json:"no_egress,omitempty"`
+	Ticket   int           `json:"ticket,omitempty"` // leave: from the answer to join
+	Part     []byte        `json:"part,omitempty"`   // guard: the next bytes of the trees
+	Last     bool          `json:"last,omitempty"`   // guard: there are no more
+	Limit    time.Duration `json:"limit,omitempty"`  // freeze
 }
 
 // answer is one frame of the server: the answer to a request, or with Seq 0 something that happened.
@@ -69,7 +73,7 @@ type answer struct {
 	CanFreeze bool            `json:"can_freeze,omitempty"`
 	Ticket    int             `json:"ticket,omitempty"`
 	Counts    *ward.Counts    `json:"counts,omitempty"` // counts, remove
-	State     *ward.State     `json:"state,omitempty"`  // open, join, guard, state
+	State     *ward.State     `json:"state,omitempty"`
 
 	Refusal *refusal `json:"refusal,omitempty"`
 	Fallen  string   `json:"fallen,omitempty"`
@@ -149,7 +153,7 @@ func decodeRequest(data []byte) (*request, error) {
 		if len(r.Part) > maxPart {
 			err = fmt.Errorf("%w: a part of %d bytes", errProtocol, len(r.Part))
 		}
-	case opHello, opJoin, opLeave, opThaw, opKill, opCounts, opState, opRemove:
+	case opHello, opJoin, opLeave, opThaw, opKill, opCounts, opCheck, opState, opRemove:
 	default:
 		err = fmt.Errorf("%w: there is no operation %.40q", errProtocol, r.Op)
 	}
@@ -167,6 +171,7 @@ func (r *request) beyond() string {
 		of   op
 	}{
 		{"version", r.Version != 0, opHello}, {"name", r.Name != "", opOpen}, {"limits", r.Limits != nil, opOpen},
+		{"literals", r.Literals != nil, opOpen}, {"no_egress", r.NoEgress, opOpen},
 		{"ticket", r.Ticket != 0, opLeave}, {"part", r.Part != nil, opGuard}, {"last", r.Last, opGuard}, {"limit", r.Limit != 0, opFreeze},
 	} {
 		if v.set && v.of != r.Op {
@@ -189,6 +194,9 @@ func checkOpen(r *request) error {
 	}
 	return nil
 }
+
+// GroupName is the name of the group that the helper makes for a session of a user.
+func GroupName(uid int, session string) string { return fmt.Sprintf("u%d-%s", uid, session) }
 
 // decodeTrees reads what the parts of guard make together.
 func decodeTrees(data []byte) ([]enforce.Tree, error) {

@@ -121,7 +121,9 @@ func (l *link) shake() (opened bool, err error) {
 	}
 	l.session = r.Name
 	limits := bounded(*r.Limits, l.server.config.Most)
-	l.ward, err = ward.Open(ward.Request{Name: "u" + strconv.Itoa(l.peer.uid) + "-" + r.Name, Limits: limits, Below: l.server.config.Below})
+	l.ward, err = ward.Open(ward.Request{
+		Name: GroupName(l.peer.uid, r.Name), Limits: limits, Literals: r.Literals, NoEgress: r.NoEgress, Below: l.server.config.Below,
+	})
 	if err != nil {
 		return false, l.refuse(r, err)
 	}
@@ -129,8 +131,7 @@ func (l *link) shake() (opened bool, err error) {
 		return false, errors.Join(l.refuse(r, err), l.ward.Remove())
 	}
 	l.log("open", "ok", nil)
-	state := l.state()
-	err = l.packets.send(answer{Seq: r.Seq, Limits: l.ward.Limits(), CanFreeze: l.ward.CanFreeze(), State: &state}, answerLimit)
+	err = l.packets.send(answer{Seq: r.Seq, Limits: l.ward.Limits(), CanFreeze: l.ward.CanFreeze()}, answerLimit)
 	return true, err
 }
 
@@ -242,6 +243,8 @@ func (l *link) do(q queued) answer {
 		err = l.ward.Thaw()
 	case opRemove:
 		err = l.finish()
+	case opCheck:
+		err = l.ward.Check()
 	case opCounts, opState:
 	default:
 		err = fmt.Errorf("%w: %q comes at the beginning", errProtocol, r.Op)
@@ -253,7 +256,7 @@ func (l *link) do(q queued) answer {
 		counts := l.ward.Counts()
 		counts.Unheard += l.unheard.Load()
 		a.Counts = &counts
-	case opJoin, opGuard, opState:
+	case opState:
 		state := l.state()
 		a.State = &state
 	}
