@@ -207,7 +207,7 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 		spec.Limits = enforce.Limits{}
 	}
 	request := ward.Request{Name: s.id, Limits: spec.Limits, Literals: spec.Literals, NoEgress: enforcetest.Off(spec, faultEBPF)}
-	if s.ward, err = ward.Open(request); err != nil {
+	if s.ward, err = openWard(request); err != nil {
 		s.crash.started()
 		return err
 	}
