@@ -346,7 +346,7 @@ __noinline __u64 hash_name(__u64 dentry)
 				continue;
 			}
 			more = 0; // not UTF-8: a name of its own
-			h = mix(h, 0x2000000);
+			kept = h = mix(h, 0x2000000);
 		}
 		if (c >= 0x80) {
 			more = c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : c >= 0xc2 ? 1 : 0;

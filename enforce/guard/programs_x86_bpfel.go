@@ -19,21 +19,6 @@ type programsEdge struct {
 	Class uint32
 }
 
-type programsEvent struct {
-	_       structs.HostLayout
-	Time    uint64
-	Session uint32
-	Pid     uint32
-	Hook    uint32
-	Why     uint32
-	Tree    uint32
-	Count   uint32
-	Family  uint32
-	Type    uint32
-	Comm    [16]int8
-	Names   [16][128]int8
-}
-
 type programsLesson struct {
 	_      structs.HostLayout
 	Inode  uint64
