@@ -45,6 +45,9 @@ func (s *Session) scanTrees(ctx context.Context) (err error) {
 	if err := expand(&s.options.Spec); err != nil {
 		return err
 	}
+	if err := s.openStage(ctx); err != nil {
+		return err
+	}
 	for i, t := range s.options.Spec.Trees {
 		cfg := s.options.Scan
 		cfg.NoMarks = cfg.NoMarks || s.options.OneCommand
@@ -103,6 +106,12 @@ func (g *guard) afterCall(ctx context.Context) error {
 	defer g.mu.Unlock()
 	for _, t := range g.trees {
 		if t.watcher == nil {
+			continue
+		}
+		if t.staged() {
+			if err := g.maskStaged(ctx, t); err != nil {
+				return g.lostWall(fmt.Errorf("look for secrets in %q: %w", t.tree.Path, err))
+			}
 			continue
 		}
 		f, err := g.sweep(ctx, t)
@@ -320,8 +329,8 @@ func (g *guard) final(ctx context.Context) error {
 	}
 	var errs []error
 	for _, t := range g.trees {
-		if t.watcher == nil {
-			continue
+		if t.watcher == nil || t.staged() {
+			continue // what is new in a staged tree's own folder is the person's
 		}
 		f, err := g.sweep(ctx, t)
 		if err == nil && !f.Empty() {

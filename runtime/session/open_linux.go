@@ -45,6 +45,10 @@ type Options struct {
 	Shown        []string // absolute paths that a person named although they look secret
 	// Egress belongs to a Spec with a network; nil otherwise.
 	Egress *Egress
+	// Staged says that no writable tree changes until somebody applies what was written; StageStore is the absolute path of
+	// the folder in which that is kept (see runtime/changes).
+	Staged     bool
+	StageStore string
 }
 
 // Session is a cell with proved walls. Its methods may be called from several goroutines.
@@ -56,6 +60,7 @@ type Session struct {
 	link        *cellLink
 	ward        ward.Ward
 	guard       *guard
+	staging     staging
 	egress      *egress
 	input       sync.Mutex // of the caller's standard input, see WhilePaused
 	terminals   terminals
@@ -107,6 +112,7 @@ func (s *Session) refusal(ctx context.Context, err error) error {
 		} else if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 			refused.Remedy = fmt.Sprintf("make room on the file system of %q or %q", s.options.StateDir, s.options.Spec.HomeStore)
 		}
+		s.stagingRemedy(refused)
 		if text := s.crash.text(); text != "" {
 			refused.Cause = fmt.Errorf("%w (%s)", refused.Cause, text)
 		}
@@ -148,6 +154,7 @@ func (s *Session) open(ctx context.Context) (err error) {
 	}
 	probes := append(proved.Probes, outsideChecks(s.cell.Pid, s.options.Backend.Name(), canaries.targets)...)
 	probes = append(probes, canaries.touched()...)
+	probes = append(probes, s.stagedChecks()...)
 	if probes, err = scratch.judge(ctx, probes, s); err != nil {
 		return err
 	}
@@ -233,6 +240,9 @@ func (s *Session) complete(ctx context.Context, scratch *enforce.Tree) (enforce.
 	if err := s.scanTrees(ctx); err != nil {
 		return enforce.Spec{}, err
 	}
+	if err := s.baseline(ctx); err != nil {
+		return enforce.Spec{}, err
+	}
 	s.lap("scan")
 	if err := errors.Join(s.reportInterrupted(ctx), s.openJournal()); err != nil {
 		return enforce.Spec{}, err
@@ -301,6 +311,7 @@ func (s *Session) endCell() {
 func (s *Session) admit(ctx context.Context, proved *wire.Proved, probes []enforce.Probe) error {
 	limits := mergeLimits(s.options.Spec.Limits, proved.Limits, s.ward.Limits(), []enforce.Limit{s.disk.limit()}, s.timeLimit())
 	mechanisms := mechanismsOf(s.options.Backend.Name(), proved, limits)
+	s.stagedMechanisms(mechanisms)
 	verdict := enforce.Assess(enforce.Evidence{Probes: probes, Mechanisms: mechanisms, Limits: limits})
 	s.attestation = Attestation{
 		Version: 1, Backend: s.options.Backend.Name(), Level: verdict.Level, Walls: verdict.Walls, Missing: verdict.Missing, Lacking: verdict.Lacking,

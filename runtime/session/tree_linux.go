@@ -18,11 +18,12 @@ import (
 type guardedTree struct {
 	tree    enforce.Tree
 	root    *workfs.Root
-	watcher *treescan.Watcher // nil for read-only trees: nothing can appear there
+	watcher *treescan.Watcher // nil for read-only trees: nothing can appear there; nil for staged ones of one command
 	scan    *treescan.Result
 	covers  map[string]enforce.CoverKind // by relative path
 	pinned  map[string][]byte            // last accepted bytes of protected files
 	todos   map[string][]byte            // rebase to-do lists; nil bytes for those made in the session
+	unseen  []treescan.Secret            // of a staged tree: secrets that appeared and could not be masked yet
 	tracked []string                     // secret names that stay visible, see visible
 }
 
@@ -51,7 +52,7 @@ func guardTree(ctx context.Context, t enforce.Tree, cfg treescan.Config, named n
 	if info.Dev != t.Device || info.Ino != t.Inode {
 		return nil, fmt.Errorf("tree %q is another folder than a moment ago", t.Path)
 	}
-	if t.Writable {
+	if t.Writable && !(g.staged() && cfg.NoMarks) {
 		g.watcher, g.scan, err = treescan.Watch(ctx, g.root, cfg)
 	} else {
 		g.scan, err = treescan.Scan(ctx, g.root, cfg)
@@ -83,7 +84,11 @@ func (g *guardedTree) close() error {
 // fill turns the scan into covers.
 func (g *guardedTree) fill(ctx context.Context, named namedPaths) error {
 	t := &g.tree
-	if t.Writable {
+	covered := t.Writable && !g.staged() // what is written in a staged tree reaches no protected path
+	if g.staged() {
+		t.Pins, t.Protected = nil, nil
+	}
+	if covered {
 		for _, p := range g.scan.Protected {
 			if !p.Rule.AtEnd && p.Kind != workfs.Symlink && !g.isLifted(p.Rel, named.lifted) {
 				t.Protected = append(t.Protected, p.Rel)
@@ -110,7 +115,7 @@ func (g *guardedTree) fill(ctx context.Context, named namedPaths) error {
 		// Another name of a secret or protected file leads to the same bytes.
 		if slices.Contains(t.Masks, l.Rel) {
 			t.Masks = append(t.Masks, l.Aliases...)
-		} else if t.Writable && slices.Contains(t.Protected, l.Rel) {
+		} else if covered && slices.Contains(t.Protected, l.Rel) {
 			t.Protected = append(t.Protected, l.Aliases...)
 		}
 	}
@@ -122,8 +127,9 @@ func (g *guardedTree) fill(ctx context.Context, named namedPaths) error {
 			t.MaskDirs = append(t.MaskDirs, u.Rel)
 		}
 	}
-	if t.Writable {
-		// A mask falls when the folder above it is renamed, so those are pinned too.
+	if covered {
+		// A mask falls when the folder above it is renamed, so those are pinned too. In an overlay no folder of the host's
+		// can be renamed.
 		t.Pins = append(t.Pins, ancestors(t.Protected)...)
 		t.Pins = append(t.Pins, ancestors(t.Masks)...)
 		t.Pins = append(t.Pins, ancestors(t.MaskDirs)...)
@@ -176,6 +182,9 @@ func (g *guardedTree) index() {
 	}
 }
 
+// staged says whether what is written in the tree goes elsewhere.
+func (g *guardedTree) staged() bool { return g.tree.Stage != "" }
+
 func (g *guardedTree) isLifted(rel string, lifted []string) bool {
 	abs := path.Join(g.tree.Path, rel)
 	for _, l := range lifted {
@@ -202,6 +211,9 @@ func (g *guardedTree) readPinned() error {
 		if err := g.remember(rel); err != nil {
 			return err
 		}
+	}
+	if g.staged() {
+		return nil
 	}
 	for _, rel := range g.scan.Todos {
 		data, _, err := g.root.ReadFile(rel, maxPinned)

@@ -104,6 +104,7 @@ func (x *execution) run() error {
 		x.report.Held = append(x.report.Held, heldReport{ID: item.ID, Path: jsonText(item.Workspace + "/" + item.Rel), Reason: item.Reason})
 	}
 	err = errors.Join(err, x.recordEnd(result, err))
+	err = errors.Join(err, x.settle(result, err))
 	outcome := x.outcome(result, err)
 	x.summarise(result, streams, outcome)
 	return outcome

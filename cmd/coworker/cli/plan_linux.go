@@ -70,7 +70,7 @@ func (e *environment) decide(ctx context.Context, f execFlags, host wallspec.Hos
 		return nil, err
 	}
 	req := wallspec.Request{
-		Config: settings, Workspace: f.workspace, Write: f.write, ReadOnly: f.readOnly,
+		Config: settings, Workspace: f.workspace, Write: f.write, ReadOnly: f.readOnly, Staged: f.staged,
 		ReadPaths: f.read, WritePaths: f.writePaths, HidePaths: f.hide, Env: f.env, EnvSecret: f.envSecret,
 		User: f.user, Level: f.level, Debug: f.debug, Memory: f.memory, Pids: f.pids, CPU: f.cpu, Timeout: f.timeout,
 	}
@@ -173,7 +173,8 @@ func (e *environment) open(ctx context.Context, p *planned, rec session.Recorder
 	s, err := session.Open(ctx, session.Options{
 		Spec: p.plan.Spec, Backend: backend, Program: file, StateDir: p.host.Dirs.State, MinLevel: p.plan.Level,
 		Egress: p.egress, Recorder: rec, Notify: notify, Now: e.now, Lifted: p.plan.Lifted, Shown: p.plan.Shown, Exclude: exclude, OneCommand: p.once,
-		Scan: treescan.Config{MaxEntries: int(p.settings.Scan.Entries), MaxDepth: int(p.settings.Scan.Depth)},
+		Scan:   treescan.Config{MaxEntries: int(p.settings.Scan.Entries), MaxDepth: int(p.settings.Scan.Depth)},
+		Staged: p.plan.StageStore != "", StageStore: p.plan.StageStore,
 	})
 	var limit *session.LimitError
 	if errors.As(err, &limit) && ExitCode(err) == exitInternal {
