@@ -32,6 +32,7 @@ type Source struct {
 	closing   sync.Once
 	reading   sync.Mutex // held by Next, and by Close when Next has left; guards what is below, and the descriptors
 	ready     []enforce.Refusal
+	finished  bool // nothing is read any more
 }
 
 // datagrams is the socket, or what stands for it in a test.
@@ -112,33 +113,50 @@ func (s *Source) member(pid int) bool {
 	return err == nil
 }
 
-// Next waits for the next refusal. It returns os.ErrClosed after Close. It has one caller.
+// Next waits for the next refusal. After Close it gives what was there, then os.ErrClosed. It has one caller.
 func (s *Source) Next() (enforce.Refusal, error) {
 	s.reading.Lock()
 	defer s.reading.Unlock()
-	for !s.closed.Load() {
+	for {
 		if len(s.ready) > 0 {
 			r := s.ready[0]
 			s.ready = s.ready[1:]
 			return r, nil
 		}
-		if err := s.wait(); err != nil {
+		if s.finished {
+			return enforce.Refusal{}, os.ErrClosed
+		}
+		if !s.closed.Load() {
+			if err := s.wait(); err != nil {
+				return enforce.Refusal{}, err
+			}
+		}
+		if err := s.hear(); err != nil {
 			return enforce.Refusal{}, err
 		}
-		if err := s.drain(); err != nil {
-			return enforce.Refusal{}, err
-		}
-		s.ready = append(s.ready, s.collector.due(time.Now())...)
-		s.unheard.Add(s.collector.unheard)
-		s.collector.unheard = 0
 	}
-	return enforce.Refusal{}, os.ErrClosed
+}
+
+// hear reads what is there. After Close nothing is waited for.
+func (s *Source) hear() error {
+	last := s.closed.Load()
+	s.finished = last
+	err := s.drain()
+	now := time.Now()
+	if last {
+		now = now.Add(patience)
+	}
+	s.ready = append(s.ready, s.collector.due(now)...)
+	s.unheard.Add(s.collector.unheard)
+	s.collector.unheard = 0
+	return err
 }
 
 // wait returns when there is a record, when one waited long enough, or after Close.
 func (s *Source) wait() error {
 	limit := -1
 	if len(s.collector.waiting) > 0 {
+		// Half of it, so that none waits much longer than that.
 		limit = int(patience/time.Millisecond) / 2
 	}
 	fds := []unix.PollFd{{Fd: int32(s.socket.descriptor()), Events: unix.POLLIN}, {Fd: int32(s.wake), Events: unix.POLLIN}}
@@ -201,14 +219,17 @@ func unpack(b []byte) (kind uint16, text string, err error) {
 // Unheard counts what Next did not get: too much at once, or not to be understood.
 func (s *Source) Unheard() int64 { return s.unheard.Load() }
 
-// Close ends Next and leaves the group. It may be called twice.
+// Close leaves the group, and Next ends with what is there already. It may be called twice.
 func (s *Source) Close() (err error) {
 	s.closing.Do(func() {
 		s.closed.Store(true)
 		one := binary.NativeEndian.AppendUint64(nil, 1)
 		_, err = unix.Write(s.wake, one)
-		s.reading.Lock() // Next has left, and does not come back
+		s.reading.Lock() // Next has left
 		defer s.reading.Unlock()
+		if !s.finished {
+			err = errors.Join(err, s.hear())
+		}
 		err = errors.Join(err, s.socket.close(), unix.Close(s.wake))
 	})
 	return err
