@@ -98,6 +98,12 @@ func (d *Dir) SetTimes(name string, mtime time.Time) error {
 	return d.setTimes(name, mtime)
 }
 
+// SetTimes gives the root itself its modification time.
+func (r *Root) SetTimes(mtime time.Time) error {
+	ts := unix.NsecToTimespec(mtime.UnixNano())
+	return unix.UtimesNanoAt(r.dir.fd, ".", []unix.Timespec{ts, ts}, 0)
+}
+
 // Chmod changes the mode of a file or folder, never of what a symlink points to.
 func (d *Dir) Chmod(name string, mode fs.FileMode) error {
 	if err := checkName(name); err != nil {
@@ -279,3 +285,6 @@ func copyRange(out, in *os.File, from, to int64) error {
 
 // SyncFS makes everything on the folder's file system durable: cheaper than a thousand fsync calls.
 func (r *Root) SyncFS() error { return retry(func() error { return unix.Syncfs(r.dir.fd) }) }
+
+// AsRoot makes the folder the root of a tree of its own; name is for messages.
+func (d *Dir) AsRoot(name string) (*Root, error) { return NewRoot(d.fd, name) }
