@@ -45,7 +45,7 @@ func (s *Session) scanTrees(ctx context.Context) (err error) {
 	if err := expand(&s.options.Spec); err != nil {
 		return err
 	}
-	if err := s.openStage(ctx); err != nil {
+	if err := s.checkStaging(); err != nil {
 		return err
 	}
 	for i, t := range s.options.Spec.Trees {
@@ -55,7 +55,7 @@ func (s *Session) scanTrees(ctx context.Context) (err error) {
 			cfg.As = &treescan.Reader{UID: uint32(s.options.Spec.Identity.UID), GID: uint32(s.options.Spec.Identity.GID)}
 		}
 		cfg.Exclude = belowTree(t.Path, s.options.Exclude)
-		tree, err := guardTree(ctx, t, cfg, namedPaths{s.options.Lifted, s.options.Shown})
+		tree, err := guardTree(ctx, t, cfg, namedPaths{s.options.Lifted, s.options.Shown}, s.options.Staged && t.Writable)
 		if err != nil {
 			return &ScanError{Tree: t.Path, Err: err}
 		}
@@ -63,7 +63,7 @@ func (s *Session) scanTrees(ctx context.Context) (err error) {
 		s.options.Spec.Trees[i] = tree.tree
 	}
 	s.addGitIgnore()
-	return nil
+	return s.openStage(ctx)
 }
 
 // belowTree gives the excluded folders that lie in a tree, relative to it.
@@ -108,7 +108,7 @@ func (g *guard) afterCall(ctx context.Context) error {
 		if t.watcher == nil {
 			continue
 		}
-		if t.staged() {
+		if t.staged {
 			if err := g.maskStaged(ctx, t); err != nil {
 				return g.lostWall(fmt.Errorf("look for secrets in %q: %w", t.tree.Path, err))
 			}
@@ -329,7 +329,7 @@ func (g *guard) final(ctx context.Context) error {
 	}
 	var errs []error
 	for _, t := range g.trees {
-		if t.watcher == nil || t.staged() {
+		if t.watcher == nil || t.staged {
 			continue // what is new in a staged tree's own folder is the person's
 		}
 		f, err := g.sweep(ctx, t)

@@ -54,7 +54,7 @@ const journalLimit = 90 * 24 * time.Hour
 func (s *Session) openJournal() error {
 	j := journal{Session: s.id, Started: s.options.Now().UTC(), Trees: []journalTree{}}
 	for _, t := range s.guard.trees {
-		if t.watcher == nil || t.staged() {
+		if t.watcher == nil || t.staged {
 			continue
 		}
 		entry := journalTree{Path: []byte(t.tree.Path), Protected: [][]byte{}}

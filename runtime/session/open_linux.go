@@ -248,9 +248,6 @@ func (s *Session) complete(ctx context.Context, scratch *enforce.Tree) (enforce.
 	if err := s.scanTrees(ctx); err != nil {
 		return enforce.Spec{}, err
 	}
-	if err := s.baseline(ctx); err != nil {
-		return enforce.Spec{}, err
-	}
 	s.lap("scan")
 	if err := errors.Join(s.reportInterrupted(ctx), s.openJournal()); err != nil {
 		return enforce.Spec{}, err

@@ -82,7 +82,7 @@ func (s *Session) newScratch(ctx context.Context, t *probe.Targets) (_ *scratch,
 			return nil, err
 		}
 	}
-	if sc.guard, err = guardTree(ctx, tree, treescan.Config{NoMarks: s.options.OneCommand}, namedPaths{}); err != nil {
+	if sc.guard, err = guardTree(ctx, tree, treescan.Config{NoMarks: s.options.OneCommand}, namedPaths{}, s.options.Staged); err != nil {
 		return nil, err
 	}
 	sc.tree = &sc.guard.tree

@@ -14,7 +14,6 @@ import (
 
 	"coworker/enforce"
 	"coworker/enforce/native"
-	"coworker/platform/workfs"
 	"coworker/runtime/changes"
 	"coworker/runtime/held"
 	"coworker/runtime/treescan"
@@ -65,16 +64,14 @@ func (s *Session) stagingRemedy(refused *RefusedError) {
 	}
 }
 
-// openStage makes the stage of the session, before the trees are looked at. What is wrong is said before anything starts.
+// openStage makes the stage of the session, when the trees have been looked at, and remembers what the host's folders look
+// like, as the last thing before the cell may see them.
 func (s *Session) openStage(ctx context.Context) error {
 	if !s.options.Staged {
 		return nil
 	}
 	spec := &s.options.Spec
-	if err := s.checkStaging(); err != nil {
-		return err
-	}
-	if err := makeStore(s.options.StageStore, spec.Identity); err != nil {
+	if err := makeStageStore(s.options.StageStore, spec.Identity); err != nil {
 		return fmt.Errorf("make the folder of staged changes: %w", err)
 	}
 	if err := checkUpper(s.options.StageStore); err != nil {
@@ -98,34 +95,48 @@ func (s *Session) openStage(ctx context.Context) error {
 			continue
 		}
 		t.Stage = s.staging.stage.Folder(i)
-		if err := likeBelow(*t); err != nil {
-			return fmt.Errorf("stage of %q: %w", t.Path, err)
+		s.guard.trees[i].tree.Stage = t.Stage
+		if err := s.staging.stage.Baseline(ctx, i, s.guard.trees[i].root); err != nil {
+			return &ScanError{Tree: t.Path, Err: fmt.Errorf("remember what is staged: %w", err)}
 		}
 	}
 	return nil
 }
 
-// likeBelow gives the upper folder the rights of the folder that it covers: inside, the tree's top has those.
-func likeBelow(t enforce.Tree) error {
-	root, err := workfs.OpenRoot(t.Path)
-	if err != nil {
+// makeStageStore makes the folder of staged changes. Where root keeps those of other users nobody else may write there: what
+// an apply believes lies beside what the session wrote. The keeper walks through it with the session's ids.
+func makeStageStore(store string, id enforce.Identity) error {
+	if os.Geteuid() != 0 || id.UID == 0 {
+		return os.MkdirAll(store, 0o700)
+	}
+	if err := os.MkdirAll(store, 0o711); err != nil {
 		return err
 	}
-	defer root.Close()
-	info, err := root.Stat()
-	if err != nil {
-		return err
+	own := path.Dir(store)
+	for dir := store; dir != "/"; dir = path.Dir(dir) {
+		var st unix.Stat_t
+		if err := unix.Lstat(dir, &st); err != nil {
+			return fmt.Errorf("%q: %w", dir, err)
+		}
+		switch {
+		case st.Uid != 0 || st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Mode&0o022 != 0 && st.Mode&unix.S_ISVTX == 0:
+			return fmt.Errorf("%q is not a folder that only root can change", dir)
+		case st.Mode&0o001 == 0 && (dir == store || dir == own): // by the umask
+			if err := os.Chmod(dir, 0o711); err != nil {
+				return err
+			}
+		case st.Mode&0o001 == 0:
+			return fmt.Errorf("uid %d cannot walk through %q", id.UID, dir)
+		}
 	}
-	stage, err := workfs.OpenRoot(t.Stage)
-	if err != nil {
-		return err
-	}
-	defer stage.Close()
-	return stage.Chmod("upper", info.Mode.Perm())
+	return nil
 }
 
 // checkStaging looks for what no overlay can be put over, or that an overlay would show otherwise than a live folder.
 func (s *Session) checkStaging() error {
+	if !s.options.Staged {
+		return nil
+	}
 	if name := s.options.Backend.Name(); name != enforce.Native {
 		return &StagingError{Why: fmt.Sprintf("the backend %s makes no mounts", name)}
 	}
@@ -195,22 +206,6 @@ func userAttributes(dir string) error {
 		return err
 	}
 	return unix.Lremovexattr(dir, name)
-}
-
-// baseline remembers what the host's folders look like, as the last thing before the cell may see them.
-func (s *Session) baseline(ctx context.Context) error {
-	if s.staging.stage == nil {
-		return nil
-	}
-	for i, t := range s.options.Spec.Trees {
-		if t.Stage == "" {
-			continue
-		}
-		if err := s.staging.stage.Baseline(ctx, i, s.guard.trees[i].root); err != nil {
-			return &ScanError{Tree: t.Path, Err: fmt.Errorf("remember what is staged: %w", err)}
-		}
-	}
-	return nil
 }
 
 // endStage runs when the cell is dead and its mounts are gone. A stage in which nothing ran holds nothing.

@@ -17,6 +17,7 @@ import (
 // covers in place.
 type guardedTree struct {
 	tree    enforce.Tree
+	staged  bool // what is written in the tree goes elsewhere
 	root    *workfs.Root
 	watcher *treescan.Watcher // nil for read-only trees: nothing can appear there; nil for staged ones of one command
 	scan    *treescan.Result
@@ -31,9 +32,9 @@ type guardedTree struct {
 // compared, and a window in which it was replaced holds the new version whole.
 const maxPinned = 1 << 20
 
-// guardTree scans a tree and fills in what is to be pinned and masked.
-func guardTree(ctx context.Context, t enforce.Tree, cfg treescan.Config, named namedPaths) (_ *guardedTree, err error) {
-	g := &guardedTree{tree: t, covers: map[string]enforce.CoverKind{}, pinned: map[string][]byte{}, todos: map[string][]byte{}}
+// guardTree scans a tree and fills in what is to be pinned and masked. In a staged tree nothing needs a pin.
+func guardTree(ctx context.Context, t enforce.Tree, cfg treescan.Config, named namedPaths, staged bool) (_ *guardedTree, err error) {
+	g := &guardedTree{tree: t, staged: staged, covers: map[string]enforce.CoverKind{}, pinned: map[string][]byte{}, todos: map[string][]byte{}}
 	if t.File {
 		return g, nil
 	}
@@ -52,7 +53,7 @@ func guardTree(ctx context.Context, t enforce.Tree, cfg treescan.Config, named n
 	if info.Dev != t.Device || info.Ino != t.Inode {
 		return nil, fmt.Errorf("tree %q is another folder than a moment ago", t.Path)
 	}
-	if t.Writable && !(g.staged() && cfg.NoMarks) {
+	if t.Writable && !(g.staged && cfg.NoMarks) {
 		g.watcher, g.scan, err = treescan.Watch(ctx, g.root, cfg)
 	} else {
 		g.scan, err = treescan.Scan(ctx, g.root, cfg)
@@ -84,8 +85,8 @@ func (g *guardedTree) close() error {
 // fill turns the scan into covers.
 func (g *guardedTree) fill(ctx context.Context, named namedPaths) error {
 	t := &g.tree
-	covered := t.Writable && !g.staged() // what is written in a staged tree reaches no protected path
-	if g.staged() {
+	covered := t.Writable && !g.staged // what is written in a staged tree reaches no protected path
+	if g.staged {
 		t.Pins, t.Protected = nil, nil
 	}
 	if covered {
@@ -182,9 +183,6 @@ func (g *guardedTree) index() {
 	}
 }
 
-// staged says whether what is written in the tree goes elsewhere.
-func (g *guardedTree) staged() bool { return g.tree.Stage != "" }
-
 func (g *guardedTree) isLifted(rel string, lifted []string) bool {
 	abs := path.Join(g.tree.Path, rel)
 	for _, l := range lifted {
@@ -212,7 +210,7 @@ func (g *guardedTree) readPinned() error {
 			return err
 		}
 	}
-	if g.staged() {
+	if g.staged {
 		return nil
 	}
 	for _, rel := range g.scan.Todos {
