@@ -131,6 +131,9 @@ func (s *Session) Watching() []string {
 	if s.ward.State().Egress.On() {
 		w = append(w, string(enforce.SourceEBPF))
 	}
+	if s.log.source != nil && s.attestation.Landlock > 0 {
+		w = append(w, string(enforce.SourceLandlock))
+	}
 	return w
 }
 

@@ -63,6 +63,7 @@ type Session struct {
 	staging     staging
 	egress      *egress
 	refused     *refusals
+	log         auditLog
 	input       sync.Mutex // of the caller's standard input, see WhilePaused
 	terminals   terminals
 	disk        *diskWatch
@@ -213,6 +214,7 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 	}
 	s.undo(s.ward.Remove)
 	s.listenToWard()
+	s.openAuditLog()
 	s.egress = s.newEgress()
 	s.undo(s.egress.close)
 	// In the group before the cell opens its first socket: a socket keeps the group of its birth.
@@ -225,6 +227,7 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 	if err != nil {
 		return err
 	}
+	s.log.watch(s.cell.Pid)
 	s.undo(s.killCell)
 	if err := s.egress.started(); err != nil {
 		return err
@@ -282,7 +285,7 @@ func (s *Session) prove(ctx context.Context, c *canaries) (*wire.Proved, error) 
 	ctx, cancel := context.WithTimeout(ctx, proveLimit)
 	defer cancel()
 	c.targets.EBPF = s.ward.State().Egress.Hooks
-	begin := wire.Begin{Backend: s.options.Backend.Name(), Spec: s.options.Spec, Targets: c.targets}
+	begin := wire.Begin{Backend: s.options.Backend.Name(), Spec: s.options.Spec, Targets: c.targets, LogDenials: s.log.source != nil}
 	proved := &wire.Proved{}
 	return proved, s.link.request(ctx, wire.TypeBegin, begin, wire.TypeProved, proved)
 }

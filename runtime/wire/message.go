@@ -158,6 +158,8 @@ type Begin struct {
 	Backend enforce.BackendName `json:"backend"`
 	Spec    enforce.Spec        `json:"spec"`
 	Targets probe.Targets       `json:"targets"`
+	// LogDenials says that somebody outside reads what the kernel logs of Landlock.
+	LogDenials bool `json:"log_denials,omitempty"`
 }
 
 // Proved carries what the cell found out about its own walls.

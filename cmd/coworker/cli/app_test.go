@@ -38,7 +38,7 @@ func TestUnbuiltFlagsAreRefused(t *testing.T) {
 			t.Errorf("--%s: exit code %d, %q", name, code, text)
 		}
 	}
-	if want := []string{"learn", "socket"}; !slices.Equal(names, want) {
+	if want := []string{"socket"}; !slices.Equal(names, want) {
 		t.Errorf("refused flags %v, want %v", names, want)
 	}
 	for _, mode := range []string{"host", ""} {

@@ -14,7 +14,7 @@ import (
 type execFlags struct {
 	workspace, profile, user, level, report string
 	write, readOnly, debug, tty, ask        bool
-	staged                                  bool
+	staged, learn                           bool
 	apply                                   string // auto, ask or never; empty without --staged
 	net                                     string
 	allow                                   []string
@@ -64,6 +64,7 @@ func execFlagTable() []cli.Flag {
 		&cli.BoolFlag{Name: "live", Usage: "work in the real folder (the default)"},
 		&cli.BoolFlag{Name: "staged", Usage: "work on a copy: nothing in the real folder changes until it is applied"},
 		&cli.StringFlag{Name: "apply", Usage: "with --staged, `WHEN` to apply at the end: ask (default), auto (if the command succeeds), never"},
+		&cli.BoolFlag{Name: "learn", Usage: "work on a copy, ask about every host or refuse it, and propose a profile at the end"},
 		&cli.StringSliceFlag{Name: "allow", Usage: "a `RULE` about what it may reach: HOST[:PORT][=CIDR][+raw], *.HOST, or registries"},
 		&cli.StringFlag{Name: "net", Usage: "the network `MODE`: none (default), allowlist (what --allow names), open (all public hosts)"},
 		&cli.BoolFlag{Name: "ask", Usage: "ask on the terminal about a host that no rule allows"},
@@ -74,7 +75,6 @@ func execFlagTable() []cli.Flag {
 // unbuiltFlags are in the contract and refused by this build. They are not in the help.
 func unbuiltFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.BoolFlag{Name: "learn", Hidden: true},
 		&cli.StringFlag{Name: "socket", Hidden: true},
 	}
 }
@@ -105,6 +105,9 @@ func parseExec(c *cli.Context) (execFlags, error) {
 	if err := refuseEmpty(c); err != nil {
 		return f, err
 	}
+	if err := f.learning(c); err != nil {
+		return f, err
+	}
 	if err := f.stage(c); err != nil {
 		return f, err
 	}
@@ -121,7 +124,7 @@ func parseExec(c *cli.Context) (execFlags, error) {
 
 // stage takes the flags of a staged session.
 func (f *execFlags) stage(c *cli.Context) error {
-	f.staged, f.apply = c.Bool("staged"), c.String("apply")
+	f.staged, f.apply = c.Bool("staged") || f.learn, c.String("apply")
 	switch {
 	case f.staged && c.Bool("live"):
 		return &usageError{text: "--staged and --live contradict each other", hint: "give one of them"}
@@ -129,6 +132,8 @@ func (f *execFlags) stage(c *cli.Context) error {
 		return &usageError{text: "--level direct has no walls, so nothing can be staged", hint: "leave one of them out"}
 	case !f.staged && c.IsSet("apply"):
 		return &usageError{text: "--apply is about a staged session", hint: "add --staged"}
+	case f.learn:
+		f.apply = applyNever
 	case f.staged && f.apply == "":
 		f.apply = applyAsk
 	case f.staged && f.apply != applyAsk && f.apply != applyAuto && f.apply != applyNever:

@@ -32,6 +32,8 @@ type planned struct {
 	binary   *program
 	egress   *session.Egress // nil: no network
 	proxy    *program
+	profile  *wallspec.Profile // of --profile, or nil
+	values   []redact.Secret   // what redactor knows
 }
 
 func (p *planned) close() {
@@ -89,7 +91,8 @@ func (e *environment) decide(ctx context.Context, f execFlags, host wallspec.Hos
 	if err != nil {
 		return nil, err
 	}
-	p.redactor = redact.New(append(secrets, net...)...)
+	p.profile, p.values = req.Profile, append(secrets, net...)
+	p.redactor = redact.New(p.values...)
 	if p.plan, err = wallspec.Build(req, host); err != nil {
 		return nil, err
 	}
