@@ -56,9 +56,9 @@ func loopbackUp() error {
 func runFault(t *testing.T, u testuser.User, j job) []said {
 	t.Helper()
 	program := filepath.Join(bin, "walls", "driver")
-	mode := j.Staged
+	asked := j.Place
 	j.Place = userPlace(t, u)
-	j.Staged = mode
+	j.Staged, j.Level = asked.Staged, asked.Level
 	j.Argv = []string{"/bin/true"}
 	var s *supervisor
 	if os.Geteuid() == 0 {
