@@ -75,6 +75,8 @@ type Change struct {
 	NewSize int64       `json:"new_size"`
 	// Note says what of the change is not taken over, or more about it: setuid bits, attributes, inert keys merged.
 	Note string `json:"note,omitempty"`
+
+	plan step
 }
 
 // Set is what apply would do, in the order it would be done.
