@@ -24,7 +24,7 @@ func openedStaged(t *testing.T, p plan.Place) *session.Session {
 	t.Helper()
 	var s *session.Session
 	t.Cleanup(func() { // after the session is closed
-		if s == nil {
+		if s == nil || s.Staged() == nil {
 			return
 		}
 		if err := errors.Join(s.Staged().Discard(context.Background()), s.Staged().Close()); err != nil {
