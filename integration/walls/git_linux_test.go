@@ -118,7 +118,7 @@ func TestGit(t *testing.T) {
 	setup := func(a gitAttack) string { return a.setup }
 	attack := func(a gitAttack) string { return a.attack }
 	use := func(a gitAttack) string { return a.use }
-	eachBackend(t, func(t *testing.T, u testuser.User) {
+	eachUser(t, func(t *testing.T, u testuser.User) {
 		for name, flags := range map[string][]string{"inside": nil, "staged": {"--staged", "--apply", "auto"}} {
 			t.Run(name, func(t *testing.T) {
 				w := armed(t, u)
