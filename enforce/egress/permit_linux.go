@@ -71,23 +71,27 @@ func namespacesOf(pid int) (cookie uint64, mounts uint32, err error) {
 	return cookie, uint32(mnt.Ino), err
 }
 
-// cookieOf asks a socket made in the namespace for its cookie (SO_NETNS_COOKIE, Linux 5.14).
+// cookieOf asks a socket made in the namespace for its cookie (SO_NETNS_COOKIE, Linux 5.14). The thread comes back
+// afterwards: were it to end, whatever it had forked with a parent-death signal would end with it.
 func cookieOf(ns *os.File) (uint64, error) {
-	type answer struct {
-		cookie uint64
-		err    error
+	runtime.LockOSThread()
+	own, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		runtime.UnlockOSThread()
+		return 0, err
 	}
-	answers := make(chan answer)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine, and its namespace with it
-		a := answer{err: unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)}
-		if a.err == nil {
-			a.cookie, a.err = socketCookie()
-		}
-		answers <- a
-	}()
-	a := <-answers
-	return a.cookie, a.err
+	defer own.Close()
+	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+		runtime.UnlockOSThread()
+		return 0, fmt.Errorf("enter the network namespace: %w", err)
+	}
+	cookie, err := socketCookie()
+	if back := unix.Setns(int(own.Fd()), unix.CLONE_NEWNET); back != nil {
+		// Still locked: the thread ends with this goroutine, and nothing else runs in a foreign namespace.
+		return 0, errors.Join(err, fmt.Errorf("come back from the network namespace: %w", back))
+	}
+	runtime.UnlockOSThread()
+	return cookie, err
 }
 
 func socketCookie() (uint64, error) {

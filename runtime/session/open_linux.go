@@ -83,6 +83,9 @@ func Backends() []enforce.Backend { return []enforce.Backend{nativeBackend{}, ba
 func Open(ctx context.Context, o Options) (*Session, error) {
 	s := &Session{life: life{state: Starting}, options: o, id: randomName(8), phases: map[string]time.Duration{}}
 	s.guard = &guard{session: s}
+	if fault := enforcetest.Asked(); fault != "" {
+		s.options.Spec.Fault = fault
+	}
 	s.options.Spec.Trees = slices.Clone(o.Spec.Trees)
 	if err := s.open(ctx); err != nil {
 		refusal := s.refusal(ctx, err)
