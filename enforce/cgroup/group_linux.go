@@ -239,6 +239,17 @@ func (d dir) setCPU(cpus float64) error {
 // Limits tells which limits are in force, and why the others are not.
 func (g *Group) Limits() []enforce.Limit { return g.limits }
 
+// Unified gives the group's folder in the hierarchy of v2, where kernel programs can be attached, with or without
+// controllers; "" without one.
+func (g *Group) Unified() string {
+	for _, d := range g.current() {
+		if d.unified {
+			return d.path
+		}
+	}
+	return ""
+}
+
 // Join moves a process with all its threads into the group. Call it before the process opens a
 // socket: a socket keeps the group of its birth.
 func (g *Group) Join(pid int) error {

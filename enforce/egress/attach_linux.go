@@ -10,7 +10,6 @@ import (
 	"syscall"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
 
@@ -66,8 +65,7 @@ func (p *Programs) attachAll(group string, literals []netip.Addr) error {
 	return err
 }
 
-// load brings the programs into the kernel: first those that every kernel has, then one by one the others, which share
-// the maps of the first.
+// load brings the programs into the kernel: all at once where it has every hook, otherwise one by one.
 func (p *Programs) load(literals []netip.Addr) error {
 	spec, err := loadPrograms()
 	if err != nil {
@@ -77,34 +75,57 @@ func (p *Programs) load(literals []netip.Addr) error {
 		return err
 	}
 	defer raiseMemlock()()
-	cache := btf.NewCache()
-	certain := spec.Copy()
-	for i := range hooks {
-		if hooks[i].optional || len(hooks[i].programs) > 1 {
-			for _, name := range hooks[i].programs {
-				delete(certain.Programs, name)
-			}
-		}
-	}
-	first, err := ebpf.NewCollectionWithOptions(certain, ebpf.CollectionOptions{Cache: cache})
-	if err != nil {
+	if err := p.loadAll(spec); err != nil {
 		return err
 	}
-	p.objects = append(p.objects, first)
-	p.cell = cellVariables{first.Variables[programsVarCellNet], first.Variables[programsVarCellMounts], first.Variables[programsVarSettled], first.Variables[programsVarUnheard]}
+	maps, variables := p.objects[0].Maps, p.objects[0].Variables
+	p.cell = cellVariables{variables[programsVarCellNet], variables[programsVarCellMounts], variables[programsVarSettled], variables[programsVarUnheard]}
 	for _, a := range literals {
-		if err := first.Maps[programsMapLiterals].Put(a.As16(), uint8(1)); err != nil {
+		if err := maps[programsMapLiterals].Put(a.As16(), uint8(1)); err != nil {
 			return fmt.Errorf("store the address %s: %w", a, err)
 		}
 	}
+	return nil
+}
+
+func (p *Programs) loadAll(spec *ebpf.CollectionSpec) error {
+	all, err := ebpf.NewCollection(only(spec, func(h *hook) []string { return h.programs[:1] }))
+	if err == nil {
+		p.objects = []*ebpf.Collection{all}
+		return nil
+	}
+	// Those that every kernel has make the maps.
+	first, err := ebpf.NewCollection(only(spec, func(h *hook) []string {
+		if h.optional || len(h.programs) > 1 {
+			return nil
+		}
+		return h.programs
+	}))
+	if err != nil {
+		return err
+	}
+	p.objects = []*ebpf.Collection{first}
 	for i := range hooks {
-		if hooks[i].optional || len(hooks[i].programs) > 1 {
-			if err := p.loadOne(spec, &hooks[i], cache); err != nil {
-				return fmt.Errorf("%s: %w", hooks[i].name, err)
+		if h := &hooks[i]; h.optional || len(h.programs) > 1 {
+			if err := p.loadOne(spec, h); err != nil {
+				return fmt.Errorf("%s: %w", h.name, err)
 			}
 		}
 	}
 	return nil
+}
+
+// only is a spec with some of the programs.
+func only(spec *ebpf.CollectionSpec, programs func(h *hook) []string) *ebpf.CollectionSpec {
+	part := &ebpf.CollectionSpec{Maps: spec.Maps, Variables: spec.Variables, Types: spec.Types, ByteOrder: spec.ByteOrder, Programs: map[string]*ebpf.ProgramSpec{}}
+	for i := range hooks {
+		for _, name := range programs(&hooks[i]) {
+			if program := spec.Programs[name]; program != nil {
+				part.Programs[name] = program
+			}
+		}
+	}
+	return part
 }
 
 // configure sets what the programs know from the start.
@@ -125,6 +146,15 @@ func (p *Programs) configure(spec *ebpf.CollectionSpec, literals []netip.Addr) e
 			return fmt.Errorf("set %s: %w", name, err)
 		}
 	}
+	// Without them a program would read somewhere else, so those that need them are left out.
+	if err := setPlaces(spec); err != nil {
+		for i := range hooks {
+			if h := &hooks[i]; h.places {
+				delete(spec.Programs, h.programs[0])
+				p.lacks(h, err)
+			}
+		}
+	}
 	spec.Maps[programsMapLiterals].MaxEntries = uint32(max(1, len(literals)))
 	return nil
 }
@@ -139,12 +169,19 @@ func mask(bits, size int) []byte {
 }
 
 // loadOne loads the first of a hook's programs that this kernel takes.
-func (p *Programs) loadOne(spec *ebpf.CollectionSpec, h *hook, cache *btf.Cache) error {
+func (p *Programs) loadOne(spec *ebpf.CollectionSpec, h *hook) error {
 	var errs []error
 	for _, name := range h.programs {
-		one := spec.Copy()
-		one.Programs = map[string]*ebpf.ProgramSpec{name: one.Programs[name]}
-		c, err := ebpf.NewCollectionWithOptions(one, ebpf.CollectionOptions{MapReplacements: p.objects[0].Maps, Cache: cache})
+		one := only(spec, func(other *hook) []string {
+			if other == h {
+				return []string{name}
+			}
+			return nil
+		})
+		if len(one.Programs) == 0 {
+			return nil // left out by configure
+		}
+		c, err := ebpf.NewCollectionWithOptions(one, ebpf.CollectionOptions{MapReplacements: p.objects[0].Maps})
 		if err == nil {
 			p.objects = append(p.objects, c)
 			return nil
@@ -176,7 +213,7 @@ func (p *Programs) program(h *hook) *ebpf.Program {
 func (p *Programs) attach(h *hook) error {
 	program := p.program(h)
 	if program == nil {
-		return nil // noted by loadOne
+		return nil // in missing
 	}
 	info, err := program.Info()
 	if err != nil {

@@ -7,7 +7,6 @@
 
 #include <stdbool.h>
 #include <linux/bpf.h>
-#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
@@ -24,23 +23,6 @@ char _license[] SEC("license") = "GPL";
 #define ETH_P_IP 0x0800
 #define ETH_P_IPV6 0x86dd
 #define LOOPBACK_INDEX 1 // of lo, in every network namespace (LOOPBACK_IFINDEX, include/net/flow.h)
-
-// Parts of kernel structures, found by name when the program is loaded.
-struct ns_common {
-	unsigned int inum;
-} __attribute__((preserve_access_index));
-struct mnt_namespace {
-	struct ns_common ns;
-} __attribute__((preserve_access_index));
-struct nsproxy {
-	struct mnt_namespace *mnt_ns;
-} __attribute__((preserve_access_index));
-struct task_struct {
-	struct nsproxy *nsproxy;
-} __attribute__((preserve_access_index));
-struct linux_binprm {
-	const char *filename;
-} __attribute__((preserve_access_index));
 
 // Which program says something. The numbers are those of the table in hooks_linux.go.
 enum hook { CONNECT4, CONNECT6, SENDMSG4, SENDMSG6, BIND4, BIND6, SOCK_CREATE, SKB, CONNECT_UNIX, SENDMSG_UNIX, EXEC };
@@ -66,6 +48,8 @@ struct exec_news {
 volatile const __u64 group;	 // id of the session's control group
 volatile const __u32 synthetic4, synthetic4_mask; // network byte order
 volatile const __u32 synthetic6[4], synthetic6_mask[4];
+// Where this kernel keeps what we read of its structures.
+volatile const __u32 task_nsproxy, nsproxy_mounts, mounts_number, binprm_filename;
 
 // Set by Permit, once; 0 is no namespace.
 __u64 cell_net;	  // cookie of the cell's network namespace
@@ -216,14 +200,33 @@ SEC("cgroup/sock_create") int sock_create(struct bpf_sock *ctx)
 	return 0;
 }
 
+// follow reads the pointer at an offset of a kernel structure; 0 if it cannot be read.
+static __always_inline __u64 follow(__u64 base, __u32 offset)
+{
+	__u64 p = 0;
+
+	bpf_probe_read_kernel(&p, sizeof(p), (void *)(base + offset));
+	return p;
+}
+
+// mounts is the inode of the mount namespace of the running process; 0 if it has none any more.
+static __always_inline __u32 mounts(void)
+{
+	__u64 nsproxy = follow(bpf_get_current_task(), task_nsproxy), ns = nsproxy ? follow(nsproxy, nsproxy_mounts) : 0;
+	__u32 number = 0;
+
+	if (ns)
+		bpf_probe_read_kernel(&number, sizeof(number), (void *)(ns + mounts_number));
+	return number;
+}
+
 // Names of sockets are looked up in the network namespace of the socket (abstract ones) and the mount namespace of the
 // process (paths): where both are the cell's, what is found is what the other walls show.
 static __always_inline int local(struct bpf_sock_addr *ctx, __u32 hook)
 {
-	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
 	const __u32 none[4] = {};
 
-	if (own(ctx) && cell_mounts && BPF_CORE_READ(task, nsproxy, mnt_ns, ns.inum) == cell_mounts)
+	if (own(ctx) && cell_mounts && mounts() == cell_mounts)
 		return 1;
 	return refuse(ctx, hook, 0, none);
 }
@@ -265,8 +268,7 @@ SEC("cgroup_skb/egress") int skb_egress_old(struct __sk_buff *skb) { return pack
 // Not a wall: tells which programs were started in the session.
 SEC("raw_tp/sched_process_exec") int exec(struct bpf_raw_tracepoint_args *ctx)
 {
-	struct linux_binprm *bprm = (struct linux_binprm *)ctx->args[2];
-	struct exec_news *n;
+	struct exec_news *n; // the third argument is the struct linux_binprm (include/trace/events/sched.h)
 
 	if (bpf_get_current_cgroup_id() != group)
 		return 0;
@@ -280,7 +282,7 @@ SEC("raw_tp/sched_process_exec") int exec(struct bpf_raw_tracepoint_args *ctx)
 	n->news.hook = EXEC;
 	n->news.pid = bpf_get_current_pid_tgid() >> 32;
 	bpf_get_current_comm(n->news.comm, sizeof(n->news.comm));
-	bpf_probe_read_kernel_str(n->name, sizeof(n->name), BPF_CORE_READ(bprm, filename));
+	bpf_probe_read_kernel_str(n->name, sizeof(n->name), (void *)follow(ctx->args[2], binprm_filename));
 	bpf_ringbuf_submit(n, 0);
 	return 0;
 }

@@ -13,6 +13,27 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+// ErrUnsupported says that this kernel cannot keep sessions apart by programs.
+var ErrUnsupported = errors.New("this kernel does not tell the cookie of a network namespace (Linux 5.14 does)")
+
+// Allowed says why this process may not attach programs, or nil.
+func Allowed() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return fmt.Errorf("ask for the capabilities of this process: %w", err)
+	}
+	for _, c := range []struct {
+		name   string
+		number uint
+	}{{"CAP_BPF", unix.CAP_BPF}, {"CAP_PERFMON", unix.CAP_PERFMON}, {"CAP_NET_ADMIN", unix.CAP_NET_ADMIN}, {"CAP_SYS_ADMIN", unix.CAP_SYS_ADMIN}} {
+		if data[c.number/32].Effective&(1<<(c.number%32)) == 0 {
+			return fmt.Errorf("programs on a control group need %s, which this process does not have", c.name)
+		}
+	}
+	return nil
+}
+
 // Permit says that the namespaces of a process are the cell's. It is called once, when the process is in the group and
 // in its namespaces. A process in the network namespace of the caller has none of its own: then nothing is permitted.
 func (p *Programs) Permit(pid int) error {
@@ -50,23 +71,27 @@ func namespacesOf(pid int) (cookie uint64, mounts uint32, err error) {
 	return cookie, uint32(mnt.Ino), err
 }
 
-// cookieOf asks a socket made in the namespace for its cookie (SO_NETNS_COOKIE, Linux 5.14).
+// cookieOf asks a socket made in the namespace for its cookie (SO_NETNS_COOKIE, Linux 5.14). The thread comes back
+// afterwards: were it to end, whatever it had forked with a parent-death signal would end with it.
 func cookieOf(ns *os.File) (uint64, error) {
-	type answer struct {
-		cookie uint64
-		err    error
+	runtime.LockOSThread()
+	own, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		runtime.UnlockOSThread()
+		return 0, err
 	}
-	answers := make(chan answer)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine, and its namespace with it
-		a := answer{err: unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)}
-		if a.err == nil {
-			a.cookie, a.err = socketCookie()
-		}
-		answers <- a
-	}()
-	a := <-answers
-	return a.cookie, a.err
+	defer own.Close()
+	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+		runtime.UnlockOSThread()
+		return 0, fmt.Errorf("enter the network namespace: %w", err)
+	}
+	cookie, err := socketCookie()
+	if back := unix.Setns(int(own.Fd()), unix.CLONE_NEWNET); back != nil {
+		// Still locked: the thread ends with this goroutine, and nothing else runs in a foreign namespace.
+		return 0, errors.Join(err, fmt.Errorf("come back from the network namespace: %w", back))
+	}
+	runtime.UnlockOSThread()
+	return cookie, err
 }
 
 func socketCookie() (uint64, error) {
@@ -78,6 +103,9 @@ func socketCookie() (uint64, error) {
 	cookie, err := unix.GetsockoptUint64(fd, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
 	if err == nil && cookie == 0 {
 		err = errors.New("the kernel gave a network namespace the cookie 0")
+	}
+	if errors.Is(err, unix.ENOPROTOOPT) {
+		return 0, ErrUnsupported
 	}
 	if err != nil {
 		return 0, fmt.Errorf("ask for the cookie of the network namespace: %w", err)

@@ -30,15 +30,19 @@ const (
 	programsProgSkbEgress     = "skb_egress"
 	programsProgSkbEgressOld  = "skb_egress_old"
 	programsProgSockCreate    = "sock_create"
+	programsVarBinprmFilename = "binprm_filename"
 	programsVarCellMounts     = "cell_mounts"
 	programsVarCellNet        = "cell_net"
 	programsVarGroup          = "group"
+	programsVarMountsNumber   = "mounts_number"
+	programsVarNsproxyMounts  = "nsproxy_mounts"
 	programsVarPackets        = "packets"
 	programsVarSettled        = "settled"
 	programsVarSynthetic4     = "synthetic4"
 	programsVarSynthetic4Mask = "synthetic4_mask"
 	programsVarSynthetic6     = "synthetic6"
 	programsVarSynthetic6Mask = "synthetic6_mask"
+	programsVarTaskNsproxy    = "task_nsproxy"
 	programsVarUnheard        = "unheard"
 )
 
@@ -110,15 +114,19 @@ type programsMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type programsVariableSpecs struct {
+	BinprmFilename *ebpf.VariableSpec `ebpf:"binprm_filename"`
 	CellMounts     *ebpf.VariableSpec `ebpf:"cell_mounts"`
 	CellNet        *ebpf.VariableSpec `ebpf:"cell_net"`
 	Group          *ebpf.VariableSpec `ebpf:"group"`
+	MountsNumber   *ebpf.VariableSpec `ebpf:"mounts_number"`
+	NsproxyMounts  *ebpf.VariableSpec `ebpf:"nsproxy_mounts"`
 	Packets        *ebpf.VariableSpec `ebpf:"packets"`
 	Settled        *ebpf.VariableSpec `ebpf:"settled"`
 	Synthetic4     *ebpf.VariableSpec `ebpf:"synthetic4"`
 	Synthetic4Mask *ebpf.VariableSpec `ebpf:"synthetic4_mask"`
 	Synthetic6     *ebpf.VariableSpec `ebpf:"synthetic6"`
 	Synthetic6Mask *ebpf.VariableSpec `ebpf:"synthetic6_mask"`
+	TaskNsproxy    *ebpf.VariableSpec `ebpf:"task_nsproxy"`
 	Unheard        *ebpf.VariableSpec `ebpf:"unheard"`
 }
 
@@ -157,15 +165,19 @@ func (m *programsMaps) Close() error {
 //
 // It can be passed to loadProgramsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type programsVariables struct {
+	BinprmFilename *ebpf.Variable `ebpf:"binprm_filename"`
 	CellMounts     *ebpf.Variable `ebpf:"cell_mounts"`
 	CellNet        *ebpf.Variable `ebpf:"cell_net"`
 	Group          *ebpf.Variable `ebpf:"group"`
+	MountsNumber   *ebpf.Variable `ebpf:"mounts_number"`
+	NsproxyMounts  *ebpf.Variable `ebpf:"nsproxy_mounts"`
 	Packets        *ebpf.Variable `ebpf:"packets"`
 	Settled        *ebpf.Variable `ebpf:"settled"`
 	Synthetic4     *ebpf.Variable `ebpf:"synthetic4"`
 	Synthetic4Mask *ebpf.Variable `ebpf:"synthetic4_mask"`
 	Synthetic6     *ebpf.Variable `ebpf:"synthetic6"`
 	Synthetic6Mask *ebpf.Variable `ebpf:"synthetic6_mask"`
+	TaskNsproxy    *ebpf.Variable `ebpf:"task_nsproxy"`
 	Unheard        *ebpf.Variable `ebpf:"unheard"`
 }
 

@@ -117,7 +117,7 @@ func (b *battery) noSocket() errnos {
 	if b.Backend == enforce.Bare {
 		return refusedSocket
 	}
-	return errnos{unix.EAFNOSUPPORT}
+	return append(b.programs(), unix.EAFNOSUPPORT)
 }
 
 type sender func(fd int, sa *unix.RawSockaddrInet4, flags uintptr) unix.Errno

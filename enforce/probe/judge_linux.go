@@ -108,16 +108,26 @@ func (b *battery) landlock() errnos {
 // an own network namespace: a laptop without a network answers the same.
 func (b *battery) unreachable() errnos {
 	if b.Backend == enforce.Bare {
-		stops := errnos{unix.EPERM}
-		if b.LandlockABI >= 4 { // LANDLOCK_ACCESS_NET_CONNECT_TCP, Linux 6.7
+		stops := errnos{unix.EPERM} // the kernel programs on the control group
+		if b.LandlockABI >= 4 {     // LANDLOCK_ACCESS_NET_CONNECT_TCP, Linux 6.7
 			stops = append(stops, unix.EACCES)
 		}
 		return stops
 	}
-	if !b.ownNet {
+	stops := b.programs()
+	if b.ownNet {
+		stops = append(stops, unix.ENETUNREACH, unix.EADDRNOTAVAIL)
+	}
+	return stops
+}
+
+// programs is how kernel programs on the control group refuse, if there are any. They are asked before there is a route,
+// and nothing else answers connect(2), bind(2) and sendto(2) like that.
+func (b *battery) programs() errnos {
+	if len(b.Targets.EBPF) == 0 {
 		return nil
 	}
-	return errnos{unix.ENETUNREACH, unix.EADDRNOTAVAIL}
+	return errnos{unix.EPERM}
 }
 
 // localRefused is how a connection to a loopback address of the host fails: in the cell's own

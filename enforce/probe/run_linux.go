@@ -91,7 +91,7 @@ func table(s Setup) []attempt {
 	var all []attempt
 	for _, part := range [][]attempt{
 		fsRead(s), fsWrite(s), present(s), scratchAttacks(s), absent(s), hide(s),
-		egress(s), proxied(s), local(s), procSignals(), procFiles(), kernelCalls(s), kernelState(),
+		egress(s), programs(s), proxied(s), local(s), procSignals(), procFiles(), kernelCalls(s), kernelState(),
 		priv(), env(), limits(s), life(), positive(s), childFacts(),
 	} {
 		all = append(all, part...)

@@ -16,6 +16,9 @@ type Targets struct {
 	Scratch        string `json:"scratch"` // scratch repository, mounted writable with the same pins
 	Secret         string `json:"secret"`  // content of every canary file; must not be seen inside
 
+	// EBPF names the hooks of enforce/egress that hold this session, none without them.
+	EBPF []string `json:"ebpf,omitempty"`
+
 	// Egress is nil in a session that has no proxy.
 	Egress *Egress `json:"egress,omitempty"`
 }

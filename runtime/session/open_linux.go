@@ -57,6 +57,7 @@ type Session struct {
 	ward        ward.Ward
 	guard       *guard
 	egress      *egress
+	refused     *refusals
 	input       sync.Mutex // of the caller's standard input, see WhilePaused
 	terminals   terminals
 	disk        *diskWatch
@@ -147,6 +148,7 @@ func (s *Session) open(ctx context.Context) (err error) {
 		s.phases["cell-"+name] = time.Duration(micros) * time.Microsecond
 	}
 	probes := append(proved.Probes, outsideChecks(s.cell.Pid, s.options.Backend.Name(), canaries.targets)...)
+	probes = append(probes, s.wardChecks()...)
 	probes = append(probes, canaries.touched()...)
 	if probes, err = scratch.judge(ctx, probes, s); err != nil {
 		return err
@@ -189,11 +191,13 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 	if enforcetest.Off(spec, enforce.Res) {
 		spec.Limits = enforce.Limits{}
 	}
-	if s.ward, err = ward.Open(ward.Request{Name: s.id, Limits: spec.Limits}); err != nil {
+	request := ward.Request{Name: s.id, Limits: spec.Limits, Literals: spec.Literals, NoEgress: enforcetest.Off(spec, faultEBPF)}
+	if s.ward, err = ward.Open(request); err != nil {
 		s.crash.started()
 		return err
 	}
 	s.undo(s.ward.Remove)
+	s.listenToWard()
 	s.egress = s.newEgress()
 	s.undo(s.egress.close)
 	// In the group before the cell opens its first socket: a socket keeps the group of its birth.
@@ -215,6 +219,7 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 	}
 	s.lap("keeper")
 	s.background.Go(s.listen)
+	s.background.Go(s.awaitFall)
 	return nil
 }
 
@@ -261,6 +266,7 @@ func (s *Session) prove(ctx context.Context, c *canaries) (*wire.Proved, error) 
 	c.targets.Egress = s.egress.targets(s.cell.Egress)
 	ctx, cancel := context.WithTimeout(ctx, proveLimit)
 	defer cancel()
+	c.targets.EBPF = s.ward.State().Egress.Hooks
 	begin := wire.Begin{Backend: s.options.Backend.Name(), Spec: s.options.Spec, Targets: c.targets}
 	proved := &wire.Proved{}
 	return proved, s.link.request(ctx, wire.TypeBegin, begin, wire.TypeProved, proved)
@@ -294,12 +300,12 @@ func (s *Session) endCell() {
 // admit decides on the evidence, stores the attestation and opens the session for commands.
 func (s *Session) admit(ctx context.Context, proved *wire.Proved, probes []enforce.Probe) error {
 	limits := mergeLimits(s.options.Spec.Limits, proved.Limits, s.ward.Limits(), []enforce.Limit{s.disk.limit()})
-	mechanisms := mechanismsOf(s.options.Backend.Name(), proved, limits)
+	mechanisms := mechanismsOf(s.options.Backend.Name(), proved, limits, s.ward.State())
 	verdict := enforce.Assess(enforce.Evidence{Probes: probes, Mechanisms: mechanisms, Limits: limits})
 	s.attestation = Attestation{
 		Version: 1, Backend: s.options.Backend.Name(), Level: verdict.Level, Walls: verdict.Walls, Missing: verdict.Missing,
 		Probes: probes, Limits: limits, Landlock: proved.LandlockABI, Rights: proved.Rights,
-		Kernel: kernelRelease(), Cell: CellDigest, Proxy: s.proxyDigest(), SpecDigest: s.attestation.SpecDigest, Notes: slices.Concat(s.cell.Notes, s.egress.notes()),
+		Kernel: kernelRelease(), Cell: CellDigest, Proxy: s.proxyDigest(), SpecDigest: s.attestation.SpecDigest, Notes: slices.Concat(s.cell.Notes, s.egress.notes(), wardNotes(s.ward.State())),
 	}
 	document, err := json.Marshal(s.attestation)
 	if err != nil {
@@ -323,6 +329,7 @@ func (s *Session) admit(ctx context.Context, proved *wire.Proved, probes []enfor
 	if err := s.egress.settle(); err != nil {
 		return err
 	}
+	s.refused.settle()
 	if err := s.guard.startWatch(); err != nil {
 		return err
 	}
