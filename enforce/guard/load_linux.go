@@ -91,7 +91,7 @@ func (g *Guard) load() error {
 	if err := g.fill(); err != nil {
 		return err
 	}
-	for _, h := range hookTable {
+	for _, h := range append(slices.Clone(hookTable), teach) {
 		if err := g.attach(h); err != nil {
 			return err
 		}
@@ -219,7 +219,9 @@ func (g *Guard) attach(h hook) error {
 // Hooks lists the hooks that have their program, and those that this kernel does not have.
 func (g *Guard) Hooks() (names, missing []string) {
 	for _, a := range g.links {
-		names = append(names, a.hook)
+		if a.hook != teach.name {
+			names = append(names, a.hook)
+		}
 	}
 	return byName(names), byName(slices.Clone(g.missing))
 }

@@ -7,7 +7,6 @@ import (
 	"runtime"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
 
@@ -30,27 +29,23 @@ type lesson struct {
 }
 
 // school asks the kernel about files while it is open: a program on the hook of stat answers the one thread that asks.
-// Device numbers of stat are not those of the kernel on some file systems.
+// Device numbers of stat are not those of the kernel on some file systems. The program stays on its hook between two
+// schools, because before Linux 5.13 one can be put there only once.
 type school struct {
 	guard   *Guard
-	link    link.Link
 	session uint32
 	options uint32
 }
 
 // openSchool needs g.mu. The caller's goroutine keeps its thread until close.
-func (g *Guard) openSchool() (*school, error) {
-	l, err := link.AttachLSM(link.LSMOptions{Program: g.objects.GuardTeach})
-	if err != nil {
-		return nil, fmt.Errorf("guard: hook inode_getattr: %w", err)
-	}
+func (g *Guard) openSchool() *school {
 	runtime.LockOSThread()
-	return &school{guard: g, link: l}, nil
+	return &school{guard: g}
 }
 
 func (s *school) close() error {
 	runtime.UnlockOSThread()
-	return errors.Join(s.guard.set(0, 0, 0), s.link.Close())
+	return s.guard.set(0, 0, 0)
 }
 
 // set writes the settings: the levels, and who is taught.
@@ -90,10 +85,7 @@ var errNotCalled = fmt.Errorf("%w: the kernel does not call the programs on its 
 func (g *Guard) prove() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s, err := g.openSchool()
-	if err != nil {
-		return err
-	}
-	_, err = s.ask(unix.AT_FDCWD, "/")
+	s := g.openSchool()
+	_, err := s.ask(unix.AT_FDCWD, "/")
 	return errors.Join(err, s.close())
 }

@@ -27,10 +27,8 @@ func (s *Session) Trees(trees []enforce.Tree) error {
 		return fmt.Errorf("guard: %d trees", len(trees))
 	}
 	s.trees = slices.Clone(trees)
-	school, err := g.openSchool()
-	if err != nil {
-		return err
-	}
+	school := g.openSchool()
+	var err error
 	for i, t := range s.trees {
 		if err = s.tree(school, i, t); err != nil {
 			err = fmt.Errorf("guard tree %q: %w", t.Path, err)
