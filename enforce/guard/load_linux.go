@@ -45,8 +45,6 @@ type attached struct {
 	info *ebpf.Program
 }
 
-const lsmList = "/sys/kernel/security/lsm"
-
 // Load puts the programs on the hooks, once per process, and proves that the kernel calls them. The error says why this
 // kernel cannot: it is ErrUnsupported, with the reason in words.
 func Load() (*Guard, error) {
@@ -59,12 +57,10 @@ func Load() (*Guard, error) {
 
 // unsupported says in words what the kernel said with a number.
 func unsupported(err error) error {
-	list, readErr := os.ReadFile(lsmList)
-	modules := strings.Split(strings.TrimSpace(string(list)), ",")
+	why := Allowed()
 	switch {
-	case readErr == nil && !slices.Contains(modules, "bpf"):
-		return fmt.Errorf("%w: bpf is not among the security modules (%s has %s); start the kernel with lsm=…,bpf: %w",
-			ErrUnsupported, lsmList, strings.Join(modules, ","), err)
+	case os.Geteuid() == 0 && why != nil:
+		return fmt.Errorf("%w: %w", why, err)
 	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w: the kernel has no BPF-LSM or no BTF: %w", ErrUnsupported, err)
 	case errors.Is(err, unix.EPERM):

@@ -69,11 +69,15 @@ func (g *Guard) deliver(r *ringbuf.Reader) {
 		}
 		g.mu.Lock()
 		s := g.sessions[binary.NativeEndian.Uint32(record.RawSample[8:])]
+		var trees []enforce.Tree
+		if s != nil {
+			trees = s.trees
+		}
 		g.mu.Unlock()
 		if s == nil {
 			continue
 		}
-		refusal, err := parse(record.RawSample, s.trees, boot())
+		refusal, err := parse(record.RawSample, trees, boot())
 		if err != nil {
 			s.missed.Add(1)
 			continue
