@@ -160,7 +160,7 @@ func (s *Session) open(ctx context.Context) (err error) {
 		s.phases["cell-"+name] = time.Duration(micros) * time.Microsecond
 	}
 	probes := append(proved.Probes, outsideChecks(s.cell.Pid, s.options.Backend, canaries.targets)...)
-	probes = append(probes, s.wardChecks()...)
+	probes = append(probes, slices.Concat(s.wardChecks(), s.guardChecks())...)
 	probes = append(probes, canaries.touched()...)
 	probes = append(probes, s.stagedChecks()...)
 	if probes, err = scratch.judge(ctx, probes, s); err != nil {
@@ -210,7 +210,10 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 	if enforcetest.Off(spec, enforce.Res) {
 		spec.Limits = enforce.Limits{}
 	}
-	request := ward.Request{Name: s.id, Limits: spec.Limits, Literals: spec.Literals, NoEgress: enforcetest.Off(spec, faultEBPF)}
+	request := ward.Request{
+		Name: s.id, Limits: spec.Limits, Literals: spec.Literals,
+		NoEgress: enforcetest.Off(spec, faultEBPF), NoGuard: enforcetest.Off(spec, faultGuard),
+	}
 	if s.ward, err = openWard(request); err != nil {
 		s.crash.started()
 		return err
@@ -237,6 +240,9 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 	}
 	if s.attestation.SpecDigest == "" {
 		return fmt.Errorf("bug: backend %s started a cell without the whole spec", s.options.Backend.Name())
+	}
+	if err := s.tellTrees(); err != nil {
+		return err
 	}
 	s.lap("keeper")
 	s.background.Go(s.listen)
