@@ -17,8 +17,12 @@ type attempt struct {
 	wall enforce.Wall
 	part string
 	run  func(*battery) result
-	only enforce.BackendName // empty: every backend
+	only enforce.BackendName // empty: every backend; native: those with namespaces
 	want enforce.Outcome     // empty: Stopped
+}
+
+func (a attempt) fits(b enforce.BackendName) bool {
+	return a.only == "" || a.only == b || a.only == enforce.Native && b.Namespaces()
 }
 
 // battery is what the attempts share: the setup and facts that several of them need.
@@ -53,7 +57,7 @@ func Run(ctx context.Context, s Setup) []enforce.Probe {
 	attempts := table(s)
 	probes := make([]enforce.Probe, 0, len(attempts))
 	for _, a := range attempts {
-		if a.only != "" && a.only != s.Backend {
+		if !a.fits(s.Backend) {
 			continue
 		}
 		r := unclear("the battery was interrupted")

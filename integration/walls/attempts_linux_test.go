@@ -29,7 +29,7 @@ func attemptNames(t testing.TB) []string {
 // TestAttempts makes every attempt of the attacker in one session, and then each of them outside. What the person
 // finds on the host afterwards decides, and then the errno.
 func TestAttempts(t *testing.T) {
-	eachUser(t, func(t *testing.T, u testuser.User) {
+	eachBackend(t, func(t *testing.T, u testuser.User) {
 		w := newWorld(t, u)
 		w.addSetuid(t)
 		h := newHosts(t, w)

@@ -118,7 +118,7 @@ func TestGit(t *testing.T) {
 	setup := func(a gitAttack) string { return a.setup }
 	attack := func(a gitAttack) string { return a.attack }
 	use := func(a gitAttack) string { return a.use }
-	eachUser(t, func(t *testing.T, u testuser.User) {
+	eachBackend(t, func(t *testing.T, u testuser.User) {
 		t.Run("inside", func(t *testing.T) {
 			w := armed(t, u)
 			w.onHost(t, gitScript(w, setup))

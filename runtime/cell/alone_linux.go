@@ -13,23 +13,25 @@ import (
 )
 
 // Alone is the whole life of a process that shows what Landlock and the kernel programs keep by themselves: it stays in
-// the host's namespaces. It first makes the attempts with nothing around it, so that only what works then counts, waits
-// until it was moved into the session's control group, puts on the cell's Landlock layer, and makes them again.
+// the host's namespaces. It first makes the attempts with nothing around it, so that only what works then counts, puts on
+// the cell's Landlock layer, waits until it was moved into the session's control group, and makes them again.
 func Alone(conn *wire.Conn) error {
 	var begin wire.AloneBegin
 	if err := receive(conn, wire.TypeAloneBegin, &begin); err != nil {
 		return err
 	}
 	setup := probe.AloneSetup{Half: enforce.Second, Targets: begin.Targets, Literals: begin.Spec.Literals}
-	if err := conn.Send(wire.TypeAloneReady, wire.AloneReady{Idle: probe.Control(setup)}); err != nil {
+	ready := wire.AloneReady{Idle: probe.Control(setup)}
+	// Before the group: the layer's own proof connects to a socket, which the programs of the group refuse.
+	if err := restrictAlone(begin.Spec); err != nil {
+		return errors.Join(err, conn.Send(wire.TypeFailed, failure(fmt.Errorf("landlock: %w", err))))
+	}
+	if err := conn.Send(wire.TypeAloneReady, ready); err != nil {
 		return err
 	}
 	var empty wire.Empty
 	if err := receive(conn, wire.TypeAloneGo, &empty); err != nil {
 		return err
-	}
-	if err := restrictAlone(begin.Spec); err != nil {
-		return errors.Join(err, conn.Send(wire.TypeFailed, failure(fmt.Errorf("landlock: %w", err))))
 	}
 	return conn.Send(wire.TypeAloneDone, wire.AloneDone{Probes: probe.Alone(context.Background(), setup)})
 }

@@ -30,7 +30,7 @@ func restrict(b wire.Begin, p *wire.Proved) error {
 	if err != nil {
 		return err
 	}
-	if abi < 2 && b.Backend == enforce.Native {
+	if abi < 2 && b.Backend.Namespaces() {
 		// ABI 1 refuses every rename between folders (landlock(7)), which breaks git and builds,
 		// and the mounts keep both walls already.
 		return nil
@@ -43,7 +43,7 @@ func restrict(b wire.Begin, p *wire.Proved) error {
 	rules.ReadOnly = optional(visible.ReadOnly)
 	rules.ReadWrite = optional(visible.ReadWrite)
 	rules.Devices = optional(visible.Devices)
-	if b.Backend == enforce.Native {
+	if b.Backend.Namespaces() {
 		rules.List = landlock.Paths("/") // `ls /` and find work; what there is to list, the mounts decide
 	}
 	applied, err := landlock.Restrict(rules)

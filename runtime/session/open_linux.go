@@ -82,7 +82,9 @@ type Session struct {
 }
 
 // Backends lists the backends of this build, best first.
-func Backends() []enforce.Backend { return []enforce.Backend{nativeBackend{}, bareBackend{}} }
+func Backends() []enforce.Backend {
+	return []enforce.Backend{nativeBackend{}, containerBackend{}, bareBackend{}}
+}
 
 // Open starts a cell, has its walls proved and returns it ready for commands. A *RefusedError
 // says which wall did not hold. On any error nothing is left behind.
@@ -154,7 +156,7 @@ func (s *Session) open(ctx context.Context) (err error) {
 	for name, micros := range proved.Micros {
 		s.phases["cell-"+name] = time.Duration(micros) * time.Microsecond
 	}
-	probes := append(proved.Probes, outsideChecks(s.cell.Pid, s.options.Backend.Name(), canaries.targets)...)
+	probes := append(proved.Probes, outsideChecks(s.cell.Pid, s.options.Backend, canaries.targets)...)
 	probes = append(probes, s.wardChecks()...)
 	probes = append(probes, canaries.touched()...)
 	probes = append(probes, s.stagedChecks()...)
@@ -206,7 +208,7 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 		spec.Limits = enforce.Limits{}
 	}
 	request := ward.Request{Name: s.id, Limits: spec.Limits, Literals: spec.Literals, NoEgress: enforcetest.Off(spec, faultEBPF)}
-	if s.ward, err = ward.Open(request); err != nil {
+	if s.ward, err = openWard(request); err != nil {
 		s.crash.started()
 		return err
 	}
@@ -218,7 +220,7 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 	// In the group before the cell opens its first socket: a socket keeps the group of its birth.
 	launch := enforce.Launch{
 		Identity: spec.Identity, Fault: spec.Fault, Complete: func() (enforce.Spec, error) { return s.complete(ctx, scratch) },
-		Program: s.options.Program, CellWire: peer, Stderr: s.crash.writer, Made: s.egress.begin, Join: s.ward.Join, Leave: s.ward.Leave,
+		Program: s.options.Program, CellWire: peer, Stderr: s.crash.writer, Made: s.egress.begin, Join: s.ward.Join, Leave: s.ward.Leave, Lend: lender(s.ward),
 	}
 	s.cell, err = s.options.Backend.Start(ctx, launch)
 	s.crash.started()

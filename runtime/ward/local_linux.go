@@ -14,6 +14,7 @@ type Request struct {
 	Limits   enforce.Limits
 	Literals []string // addresses that rules consist of, as in enforce.Spec
 	NoEgress bool     // leave out the programs of enforce/egress; for builds that show that the rest holds alone
+	Below    string   // a delegated group of v2 to make it in, see cgroup.NewBelow; empty: the usual place
 }
 
 // Local is a ward in this process, with what this process may do.
@@ -27,7 +28,7 @@ type Local struct {
 // Open makes the group and sets its limits. Without the right to make one it returns a Local that bounds nothing and says
 // why.
 func Open(r Request) (*Local, error) {
-	group, err := cgroup.New(r.Name, r.Limits)
+	group, err := cgroup.NewBelow(r.Below, r.Name, r.Limits)
 	if err != nil {
 		return nil, err
 	}
@@ -52,6 +53,9 @@ func (l *Local) Leave(pid int) error { return l.group.Leave(pid) }
 
 // Guard implements Ward.
 func (l *Local) Guard([]enforce.Tree) error { return nil }
+
+// Lend tells where the session's control group is, for a backend that has another process put more into it.
+func (l *Local) Lend() (string, error) { return l.group.Lend() }
 
 // Limits implements Ward.
 func (l *Local) Limits() []enforce.Limit { return l.group.Limits() }

@@ -51,6 +51,8 @@ const (
 	TypeAloneReady
 	TypeAloneGo
 	TypeAloneDone
+	TypeLaunch
+	TypeLaunched
 	typeEnd
 )
 
@@ -62,9 +64,9 @@ var typeNames = [...]string{
 	TypeExecFailed: "ExecFailed", TypeSignal: "Signal", TypeResize: "Resize", TypeExited: "Exited",
 	TypeDial: "Dial", TypeDialed: "Dialed", TypeDialFailed: "DialFailed", TypeStop: "Stop",
 	TypeStopped: "Stopped", TypeContinue: "Continue", TypeContinued: "Continued",
-	TypeKillAll: "KillAll", TypeKilled: "Killed",
 	TypeKeeperAlone: "KeeperAlone", TypeKeeperAloneDone: "KeeperAloneDone",
 	TypeAloneBegin: "AloneBegin", TypeAloneReady: "AloneReady", TypeAloneGo: "AloneGo", TypeAloneDone: "AloneDone",
+	TypeKillAll: "KillAll", TypeKilled: "Killed", TypeLaunch: "Launch", TypeLaunched: "Launched",
 }
 
 // String returns the name of the message.
@@ -103,6 +105,17 @@ func (f *Failed) Unwrap() error {
 
 // Empty is the body of messages that carry nothing.
 type Empty struct{}
+
+// Launch asks the launcher in a container to fork the keeper.
+type Launch struct {
+	Identity enforce.Identity `json:"identity"`
+	Fault    enforce.Wall     `json:"fault"`
+}
+
+// Launched tells the host pid of the keeper.
+type Launched struct {
+	Pid int `json:"pid"`
+}
 
 // KeeperSetup asks the keeper to build the root.
 type KeeperSetup struct {

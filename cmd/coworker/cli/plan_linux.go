@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"coworker/enforce"
+	"coworker/enforce/container"
 	"coworker/enforce/hide"
 	"coworker/enforce/protect"
 	"coworker/platform/audit"
@@ -151,6 +152,9 @@ func (p *planned) backend(ctx context.Context) (enforce.Backend, error) {
 // open starts the session.
 func (e *environment) open(ctx context.Context, p *planned, rec session.Recorder, notify func(session.Notice)) (*session.Session, error) {
 	backend, err := p.backend(ctx)
+	if err == nil {
+		backend, err = session.WithLabels(backend, container.Labels{AppArmor: string(p.settings.Container.AppArmor), SELinux: string(p.settings.Container.SELinux)})
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +166,7 @@ func (e *environment) open(ctx context.Context, p *planned, rec session.Recorder
 		if p.egress.Program, err = p.proxy.open(); err != nil {
 			return nil, err
 		}
-		if backend.Name() != enforce.Native {
+		if !backend.Name().Namespaces() {
 			return nil, &wallsError{err: fmt.Errorf("the backend %s has no way to give a session a network", backend.Name()), hint: "leave --allow, --net and --ask out, or use the backend native: coworker sandbox status"}
 		}
 	}

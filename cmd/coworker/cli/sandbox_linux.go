@@ -184,7 +184,7 @@ func offers(backend enforce.BackendName, abi int, cgroup bool) []wallOffer {
 	}
 	add := func(w enforce.Wall, list ...enforce.Mechanism) { mechanisms[w] = append(list, mechanisms[w]...) }
 	missing := map[enforce.Wall]string{}
-	if backend == enforce.Native {
+	if backend.Namespaces() {
 		add(enforce.FSRead, enforce.MountNS)
 		add(enforce.FSWrite, enforce.MountNS)
 		add(enforce.FSProtect, enforce.Pins, enforce.Watch)
