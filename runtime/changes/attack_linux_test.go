@@ -113,6 +113,7 @@ func TestVerdicts(t *testing.T) {
 // TestHostileUpper: nothing but files, folders and links leaves the upper folder, and nothing with another user's rights.
 func TestHostileUpper(t *testing.T) {
 	b := newBench(t, t.TempDir(), func(host string) { write(t, host, "setuid", "s"); write(t, host, "nul\n", "1") })
+	t.Cleanup(func() { clean(b.host, "blind") })
 	outside := filepath.Join(t.TempDir(), "victim")
 	must(t, os.WriteFile(outside, []byte("keep"), 0o600))
 	must(t,
