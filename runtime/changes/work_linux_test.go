@@ -228,7 +228,7 @@ func TestUnprivileged(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	must(t, os.Chown(dir, testUID, testUID))
-	cmd := exec.Command("/proc/self/exe", "-test.run=.", "-test.short", "-test.skip=^(TestUnprivileged|TestAsOwner|TestDeepAndMany|TestBaselineSpeed)$")
+	cmd := exec.Command("/proc/self/exe", "-test.run=.", "-test.skip=^(TestUnprivileged|TestAsOwner|TestDeepAndMany|TestBaselineSpeed)$")
 	cmd.Dir, cmd.Env = dir, []string{"TMPDIR=" + dir, "HOME=" + dir, "PATH=" + os.Getenv("PATH")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: testUID, Gid: testUID}}
 	if out, err := cmd.CombinedOutput(); err != nil {
