@@ -6,6 +6,7 @@ toolchain go1.27.3
 
 require (
 	filippo.io/age v1.3.2
+	github.com/aymanbagabas/go-udiff v0.4.2
 	github.com/creack/pty v1.1.24
 	github.com/elazarl/goproxy v1.9.4
 	github.com/google/nftables v0.3.0
