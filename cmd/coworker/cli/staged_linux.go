@@ -85,8 +85,22 @@ func (x *execution) askStaged(tty *os.File, set *changes.Set) rune {
 		case "k", "keep":
 			return 'k'
 		case "l", "look":
-			printChanges(tty, set, len(set.Changes))
+			x.look(tty, set)
 		}
+	}
+}
+
+// look shows every change with its lines.
+func (x *execution) look(tty *os.File, set *changes.Set) {
+	list, err := diffs(x.stop.ctx, x.session.Staged(), set)
+	if err != nil {
+		fmt.Fprintf(tty, "%s\n", visible(err.Error()))
+		return
+	}
+	findMoves(list)
+	e := environment{out: tty}
+	for _, d := range list {
+		e.printDiff(d, false) // a terminal that takes no text takes no answer either
 	}
 }
 
