@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	batchOps   = 128
+	batchOps   = 512
 	batchBytes = 64 << 20
 )
 

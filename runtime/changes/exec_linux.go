@@ -145,11 +145,18 @@ func (x *worker) write(l line) error {
 	return nil
 }
 
-// done records how the path stands after a step.
+// done records how the path stands after a step. Where somebody else's file stands there already, the record names ours, so
+// that theirs is never taken for it.
 func (x *worker) done(o *op, s *slot, back bool) error {
 	now, err := s.stamp(s.name)
 	if err != nil {
 		return err
+	}
+	if o.expect != 0 && (now == nil || now.Ino != o.expect) {
+		now = &stamp{Ino: o.expect}
+	}
+	if o.leavesNothing(back) {
+		now = nil
 	}
 	if err := x.st.did(x.j, o, back, now); err != nil {
 		return &journalError{err}

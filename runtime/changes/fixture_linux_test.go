@@ -71,12 +71,20 @@ func newBench(t testing.TB, state string, make func(host string)) *bench {
 		Session: "s1", Workspace: b.host, UID: os.Geteuid(), GID: os.Getegid(), Trees: []enforce.Tree{tree}, Now: time.Now(),
 	})
 	must(t, err)
-	t.Cleanup(func() { b.st.Close() })
+	t.Cleanup(func() { b.st.Close(); clean(state, "staged") }) // an overlay leaves folders that their owner may not enter
 	root, err := workfs.OpenRoot(b.host)
 	must(t, err)
 	defer root.Close()
 	must(t, b.st.Baseline(t.Context(), 0, root))
 	return b
+}
+
+// clean removes a folder below another whatever its modes are.
+func clean(dir, name string) {
+	if root, err := workfs.OpenRoot(dir); err == nil {
+		defer root.Close()
+		root.RemoveAll(name, stageBounds)
+	}
 }
 
 func (b *bench) upper(rel string) string { return filepath.Join(b.st.Folder(0), "upper", rel) }

@@ -2,11 +2,13 @@ package changes
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
@@ -15,7 +17,7 @@ import (
 	"strings"
 )
 
-// A journal is one apply and, after it, its undo. Each line is one JSON object:
+// A journal is one apply and, after it, its undo. Each line is a checksum and one JSON object:
 //
 //	head  the token that names this apply's temporary files
 //	plan  one for each step, all of them durable before the first step
@@ -53,6 +55,7 @@ type op struct {
 
 	// What the lines that follow say.
 	ino, backIno uint64
+	expect       uint64 // the inode that the step in progress brings to the path
 	done, back   bool
 	now          *stamp
 	events       []event
@@ -68,6 +71,14 @@ type event struct {
 }
 
 func (o *op) rel() string { return string(o.P) }
+
+// leavesNothing says whether nothing stands at the path after the step, or after its undo.
+func (o *op) leavesNothing(back bool) bool {
+	if back {
+		return o.Act == mkdir || o.Act == put && o.Old == nil
+	}
+	return o.Act == remove || o.Act == rmdir
+}
 
 // undoName is where what stood at the path is kept.
 func (o *op) undoName() string { return strconv.Itoa(o.N) }
@@ -125,11 +136,10 @@ func (st *Stage) begin(ops []*op) (*journal, error) {
 	}
 	j.file = f
 	w := bufio.NewWriterSize(f, 1<<16)
-	enc := json.NewEncoder(w)
-	err = enc.Encode(line{K: "head", Token: j.token})
+	err = encode(w, line{K: "head", Token: j.token})
 	for i, o := range ops {
 		o.N = i + 1
-		err = errors.Join(err, enc.Encode(line{K: "plan", Op: o}))
+		err = errors.Join(err, encode(w, line{K: "plan", Op: o}))
 	}
 	err = errors.Join(err, w.Flush(), f.Sync())
 	if err == nil {
@@ -151,12 +161,25 @@ func syncFolder(path string) error {
 }
 
 func (j *journal) write(l line) error {
+	return encode(j.file, l)
+}
+
+// encode writes one line with its checksum, in one call.
+func encode(w io.Writer, l line) error {
 	data, err := json.Marshal(l)
 	if err != nil {
 		return err
 	}
-	_, err = j.file.Write(append(data, '\n'))
+	_, err = fmt.Fprintf(w, "%08x %s\n", crc32.ChecksumIEEE(data), data)
 	return err
+}
+
+func decode(text []byte) (l line, err error) {
+	sum, data, ok := bytes.Cut(bytes.TrimSuffix(text, []byte("\n")), []byte(" "))
+	if !ok || string(sum) != fmt.Sprintf("%08x", crc32.ChecksumIEEE(data)) {
+		return l, errLine
+	}
+	return l, json.Unmarshal(data, &l)
 }
 
 // close makes the journal durable.
@@ -178,7 +201,7 @@ func openJournal(f journalFile) (*journal, error) {
 		}
 		var l line
 		if err == nil {
-			err = json.Unmarshal(text, &l)
+			l, err = decode(text)
 		}
 		if err == nil {
 			err = j.apply(l)
@@ -257,6 +280,9 @@ func (st *Stage) learn(e event) {
 	}
 	if o.Act == note || o.Act == set && o.Upper == "" {
 		return // the host's path is what it was
+	}
+	if o.Old == nil && (o.Act == put || o.Act == mkdir) {
+		t.ours[rel] = !e.back && !e.stamp
 	}
 	if e.now == nil {
 		delete(t.base, rel)

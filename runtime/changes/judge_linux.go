@@ -298,7 +298,7 @@ func (s *scan) judgeGone(n *node, name string, h workfs.Info, c *Change) error {
 	switch {
 	case s.t.underMask(c.Rel) || s.hostSecret(n, name, &h):
 		c.Verdict, c.Reason, c.Rule = LeftOut, "a secret file of the host is not deleted", "hidden"
-	case rule != nil && !rule.AtEnd:
+	case rule != nil && !rule.AtEnd && !s.t.ours[c.Rel]: // what the session itself made may go again
 		c.Verdict, c.Reason, c.Rule = LeftOut, "protected: "+rule.Why, rule.Name
 	case s.t.kept(c.Rel):
 		c.Verdict, c.Reason, c.Rule = LeftOut, "the session could not write it", "protected"

@@ -171,6 +171,7 @@ func (x *worker) commit(o *op) error {
 		return err
 	}
 	x.st.at("placed")
+	o.expect = o.ino
 	if err := x.done(o, s, false); err != nil {
 		return err
 	}

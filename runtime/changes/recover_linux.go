@@ -91,6 +91,7 @@ func (x *worker) resolveSet(o *op, s *slot) error {
 }
 
 func (x *worker) resolvePut(o *op, s *slot) error {
+	o.expect = o.ino
 	temp := x.j.temp(o)
 	at, err := s.stamp(s.name)
 	if err != nil {

@@ -290,7 +290,7 @@ func (s *scan) add(n *node, c *Change) error {
 	if len(s.set.Changes) >= maxChanges {
 		return fmt.Errorf("more than %d changes: %w", maxChanges, ErrLimit)
 	}
-	if s.emitted[c.Rel] && c.Verdict != Held {
+	if s.emitted[c.Rel] && c.Verdict != Held && c.Verdict != LeftOut {
 		return nil
 	}
 	s.emitted[c.Rel] = true

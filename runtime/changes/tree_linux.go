@@ -24,6 +24,7 @@ type tree struct {
 	mount   workfs.Mount
 
 	base map[string]stamp  // the host as it was when the session began, and as each apply left it
+	ours map[string]bool   // brought by an apply where nothing stood
 	seen map[string]string // which state of a session's path was dealt with; see identity
 
 	masked    map[string]bool // files that the session did not see
@@ -68,7 +69,7 @@ func (st *Stage) load() (err error) {
 }
 
 func (st *Stage) openTree(m metaTree) (t *tree, err error) {
-	t = &tree{meta: m, path: string(m.Path), dir: st.treeDir(m), seen: map[string]string{}, masked: map[string]bool{}, protected: map[string]bool{}}
+	t = &tree{meta: m, path: string(m.Path), dir: st.treeDir(m), seen: map[string]string{}, ours: map[string]bool{}, masked: map[string]bool{}, protected: map[string]bool{}}
 	for _, rel := range m.Masks {
 		t.masked[string(rel)] = true
 	}

@@ -95,8 +95,25 @@ func isFolderSet(o *op) bool {
 	return o.Act == set && (o.Old == nil || o.Old.Kind == workfs.Directory)
 }
 
+// renew takes over what a later apply, which was undone, left on the paths: the same file under another inode or with
+// another change time.
+func (x *worker) renew() {
+	for _, o := range x.j.ops {
+		if !o.done || o.back || o.now == nil {
+			continue
+		}
+		known, ok := x.st.trees[o.T].base[o.rel()]
+		was := *o.now
+		was.Ino, was.Ctime, was.Links = known.Ino, known.Ctime, known.Links
+		if ok && was == known {
+			o.now = &known
+		}
+	}
+}
+
 // mark notes which folders are as the apply left them, before the first name moves.
 func (x *worker) mark() error {
+	x.renew()
 	for _, o := range x.j.ops {
 		if !isFolderSet(o) || !o.done || o.back || o.backIno != 0 {
 			continue
@@ -264,6 +281,7 @@ func (x *worker) backReplaced(o *op, s *slot) error {
 		return err
 	}
 	temp := x.j.temp(o)
+	o.expect = 0
 	if o.now != nil && kept.Ino == o.now.Ino && stampOf(kept, s.t.rootDev).Dev == o.now.Dev {
 		return undo.Remove(o.undoName()) // exchanged already
 	}
@@ -282,6 +300,7 @@ func (x *worker) backReplaced(o *op, s *slot) error {
 	}
 	err = undo.Rename(o.undoName(), s.dir, s.name, workfs.Exchange)
 	if err == nil {
+		o.expect = kept.Ino
 		x.st.at("back exchanged")
 		got, err := undo.Lstat(o.undoName())
 		if err != nil || !o.now.moved(stampOf(got, s.t.rootDev)) {
@@ -294,6 +313,9 @@ func (x *worker) backReplaced(o *op, s *slot) error {
 	}
 	if err := copyObject(undo, o.undoName(), s.dir, temp); err != nil {
 		return errors.Join(err, ignoreGone(s.dir.Remove(temp)))
+	}
+	if ready, err := s.stamp(temp); err == nil && ready != nil {
+		o.expect = ready.Ino
 	}
 	if err := s.dir.Rename(temp, s.dir, s.name, workfs.Exchange); err != nil {
 		return errors.Join(err, ignoreGone(s.dir.Remove(temp)))
@@ -325,14 +347,17 @@ func (x *worker) backRemoved(o *op, s *slot) error {
 		return err
 	}
 	defer undo.Close()
-	if _, err := undo.Lstat(o.undoName()); errors.Is(err, fs.ErrNotExist) {
+	kept, err := undo.Lstat(o.undoName())
+	if errors.Is(err, fs.ErrNotExist) {
 		return x.backDone(o, s)
 	}
+	o.expect = kept.Ino
 	now, err := s.stamp(s.name)
 	if err != nil {
 		return err
 	}
 	if now != nil && o.backIno != 0 && now.Ino == o.backIno {
+		o.expect = o.backIno
 		return undo.Remove(o.undoName())
 	}
 	if now != nil {
@@ -356,6 +381,7 @@ func (x *worker) backRemoved(o *op, s *slot) error {
 	if err := x.write(line{K: "back-go", N: o.N, Ino: ready.Ino}); err != nil {
 		return err
 	}
+	o.expect = ready.Ino
 	if err := s.dir.Rename(temp, s.dir, s.name, workfs.NoReplace); err != nil {
 		return errors.Join(err, ignoreGone(s.dir.Remove(temp)))
 	}
