@@ -1,9 +1,16 @@
 package walls
 
 import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/creack/pty"
 
 	"coworker/integration/house/testuser"
 )
@@ -160,4 +167,60 @@ func prepare(name string) string {
 		return "touch prog; "
 	}
 	return ""
+}
+
+// TestStagedQuestion answers the question at the end of a staged command on a terminal.
+func TestStagedQuestion(t *testing.T) {
+	const question = "[k]eep: "
+	eachUser(t, func(t *testing.T, u testuser.User) {
+		for _, tc := range []struct {
+			name, argv   string
+			answers      []string
+			says         string
+			code         int
+			applied, bad bool
+		}{
+			{"apply", "echo new > new", []string{"l\n", "a\n"}, "1 changes applied", 0, true, false},
+			{"discard", "echo new > new", []string{"what\n", "d\n"}, "", 0, false, false},
+			{"keep", "echo new > new", []string{"k\n"}, "kept: nothing in the real folder changed", 0, false, false},
+			{"end of input", "echo new > new", []string{"\x04"}, "kept: nothing", 0, false, false},
+			{"interrupt", "echo new > new", []string{"\x03"}, "kept: nothing", 0, false, false},
+			{"exit code", "echo new > new; exit 3", []string{"a\n"}, "1 changes applied", 3, true, false},
+			{"strange name", "echo new > new; printf x > \"$(printf 'a\\033[2Jb')\"", []string{"a\n"}, "2 changes applied", 0, true, true},
+		} {
+			t.Run(tc.name, func(t *testing.T) {
+				w := emptyWorld(t, u)
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				cmd := w.command(ctx, "exec", "--staged", "--", "sh", "-c", tc.argv)
+				master, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 33, Cols: 199})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer master.Close()
+				s := &screen{master: master, seen: make(chan struct{}, 1)}
+				var reading sync.WaitGroup
+				reading.Go(s.read)
+				for _, answer := range tc.answers {
+					if !s.wait(ctx, question) {
+						t.Fatalf("no question came: %q", s.text())
+					}
+					if _, err := io.WriteString(master, answer); err != nil {
+						t.Fatal(err)
+					}
+				}
+				cmd.Wait()
+				reading.Wait()
+				if code := cmd.ProcessState.ExitCode(); code != tc.code || !strings.Contains(s.text(), tc.says) {
+					t.Errorf("ended with %d, want %d and %q: %q", code, tc.code, tc.says, s.text())
+				}
+				if tc.bad && strings.Contains(s.text(), "\x1b[2J") {
+					t.Errorf("LEAK: a name controls the terminal: %q", s.text())
+				}
+				if _, err := os.Lstat(filepath.Join(w.work, "new")); (err == nil) != tc.applied {
+					t.Errorf("applied %v, want %v: %q", err == nil, tc.applied, s.text())
+				}
+			})
+		}
+	})
 }

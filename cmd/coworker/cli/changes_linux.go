@@ -16,12 +16,12 @@ import (
 	"coworker/platform/config"
 	"coworker/platform/workfs"
 	"coworker/runtime/changes"
+	"coworker/runtime/wallspec"
 )
 
-// stagedFolder is where the state folder keeps staged sessions.
-const stagedFolder = "changes"
-
-func (e *environment) openStaged() (*changes.Store, error) {
+// openStaged opens the folders of staged sessions: the caller's own, and as root that of sessions for other users, if there
+// is one.
+func (e *environment) openStaged() ([]*changes.Store, error) {
 	d, err := e.dirs()
 	if err != nil {
 		return nil, err
@@ -29,22 +29,43 @@ func (e *environment) openStaged() (*changes.Store, error) {
 	if err := d.Make(); err != nil {
 		return nil, err
 	}
-	return changes.OpenStore(filepath.Join(d.State, stagedFolder))
+	own := wallspec.StageStore(wallspec.Host{Dirs: d, UID: os.Geteuid()}, os.Geteuid())
+	folders := []string{own}
+	if others := wallspec.StageStore(wallspec.Host{Dirs: d, UID: os.Geteuid()}, -1); others != own {
+		if _, err := os.Lstat(others); err == nil {
+			folders = append(folders, others)
+		}
+	}
+	var stores []*changes.Store
+	for _, dir := range folders {
+		store, err := changes.OpenStore(dir)
+		if err != nil {
+			return nil, err
+		}
+		stores = append(stores, store)
+	}
+	return stores, nil
 }
 
 // openStage opens the session that was named, else the newest of the current folder, else the newest.
 func (e *environment) openStage(session string) (*changes.Stage, error) {
-	store, err := e.openStaged()
+	stores, err := e.openStaged()
 	if err != nil {
 		return nil, err
 	}
-	if session == "" {
-		if session, err = newestHere(store); err != nil {
-			return nil, err
+	for i, store := range stores {
+		name := session
+		if name == "" {
+			if name, err = newestHere(store); err != nil {
+				return nil, err
+			}
+		}
+		st, err := store.Open(name)
+		if last := i == len(stores)-1; err == nil || last || !errors.Is(err, changes.ErrNoStage) {
+			return st, changesProblem(err)
 		}
 	}
-	st, err := store.Open(session)
-	return st, changesProblem(err)
+	return nil, errors.New("bug: no folder of staged sessions")
 }
 
 func newestHere(store *changes.Store) (string, error) {
@@ -116,24 +137,35 @@ func changesList(e *environment, c *cli.Context, f changesFlags) error {
 			return e.printChanges(set)
 		})
 	}
-	store, err := e.openStaged()
+	stores, err := e.openStaged()
 	if err != nil {
 		return err
 	}
-	if err := e.tidy(c.Context, store, f.keep); err != nil {
-		return err
-	}
-	list, err := store.List()
-	if err != nil {
-		return err
-	}
-	if f.json {
-		if list == nil {
-			list = []changes.Summary{}
+	all := []changes.Summary{}
+	t := table{}
+	t.add("SESSION", "BEGAN", "FOLDER", "CHANGES", "APPLIED", "STATE")
+	for _, store := range stores {
+		if err := e.tidy(c.Context, store, f.keep); err != nil {
+			return err
 		}
-		return e.printJSON(list)
+		list, err := store.List()
+		if err != nil {
+			return err
+		}
+		all = append(all, list...)
+		if !f.json {
+			addStages(c.Context, &t, store, list)
+		}
 	}
-	return e.printStages(c.Context, store, list)
+	switch {
+	case f.json:
+		return e.printJSON(all)
+	case len(all) == 0:
+		_, err := fmt.Fprintln(e.out, "no session has staged changes")
+		return resultError(err)
+	}
+	t.write(e.out)
+	return nil
 }
 
 // tidy removes what nobody can want any more. A stage that cannot be looked at is a warning.
@@ -155,13 +187,7 @@ func (e *environment) tidy(ctx context.Context, store *changes.Store, keep strin
 	return nil
 }
 
-func (e *environment) printStages(ctx context.Context, store *changes.Store, list []changes.Summary) error {
-	if len(list) == 0 {
-		_, err := fmt.Fprintln(e.out, "no session has staged changes")
-		return resultError(err)
-	}
-	t := table{}
-	t.add("SESSION", "BEGAN", "FOLDER", "CHANGES", "APPLIED", "STATE")
+func addStages(ctx context.Context, t *table, store *changes.Store, list []changes.Summary) {
 	for _, s := range list {
 		what, state := "?", "ended"
 		switch {
@@ -174,8 +200,6 @@ func (e *environment) printStages(ctx context.Context, store *changes.Store, lis
 		}
 		t.add(visible(s.Session), s.Created.Local().Format(time.DateTime), visible(s.Workspace), what, strconv.Itoa(s.Applies), visible(state))
 	}
-	t.write(e.out)
-	return nil
 }
 
 func countChanges(ctx context.Context, store *changes.Store, session string) (what, state string) {

@@ -24,7 +24,7 @@ func stageFor(t *testing.T, home, work string, edit func(upper string)) {
 			t.Fatal(err)
 		}
 	}
-	store, err := changes.OpenStore(filepath.Join(home, "state", stagedFolder))
+	store, err := changes.OpenStore(filepath.Join(home, "state", "changes"))
 	check(err)
 	info, err := os.Stat(work)
 	check(err)

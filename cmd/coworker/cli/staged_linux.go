@@ -43,7 +43,7 @@ func (x *execution) settle(result session.Result, failed error) error {
 		err = errors.Join(stage.Discard(ctx), x.recordStaged(ctx, "discarded", fmt.Sprintf("%d changes", len(set.Changes))))
 	default:
 		err = x.recordStaged(ctx, "kept", fmt.Sprintf("%d changes", len(set.Changes)))
-		x.note("staged", countChanges(set)+" kept: nothing in the real folder changed", x.changesHint("diff")+", then apply or discard")
+		x.note("staged", sumUp(set)+" kept: nothing in the real folder changed", x.changesHint("diff")+", then apply or discard")
 	}
 	return errors.Join(err, stage.Close())
 }
@@ -85,14 +85,28 @@ func (x *execution) askStaged(tty *os.File, set *changes.Set) rune {
 		case "k", "keep":
 			return 'k'
 		case "l", "look":
-			printChanges(tty, set, len(set.Changes))
+			x.look(tty, set)
 		}
+	}
+}
+
+// look shows every change with its lines.
+func (x *execution) look(tty *os.File, set *changes.Set) {
+	list, err := diffs(x.stop.ctx, x.session.Staged(), set)
+	if err != nil {
+		fmt.Fprintf(tty, "%s\n", visible(err.Error()))
+		return
+	}
+	findMoves(list)
+	e := environment{out: tty}
+	for _, d := range list {
+		e.printDiff(d, false) // a terminal that takes no text takes no answer either
 	}
 }
 
 // printChanges lists what an apply would do.
 func printChanges(w io.Writer, set *changes.Set, most int) {
-	fmt.Fprintf(w, "%s in %s\n", countChanges(set), visible(set.Workspace))
+	fmt.Fprintf(w, "%s in %s\n", sumUp(set), visible(set.Workspace))
 	for i, c := range set.Changes {
 		if i == most {
 			fmt.Fprintf(w, "  and %d more\n", len(set.Changes)-i)
@@ -106,8 +120,8 @@ func printChanges(w io.Writer, set *changes.Set, most int) {
 	}
 }
 
-// countChanges sums a set up in one clause.
-func countChanges(set *changes.Set) string {
+// sumUp sums a set up in one clause.
+func sumUp(set *changes.Set) string {
 	text := fmt.Sprintf("%d changes", len(set.Changes))
 	for _, v := range []changes.Verdict{changes.Held, changes.Conflict, changes.LeftOut} {
 		if n := set.Count(v); n > 0 {
