@@ -99,7 +99,7 @@ func TestDetach(t *testing.T) {
 func TestDetachedAtTheEnd(t *testing.T) {
 	byRoot(t, func(t *testing.T, u testuser.User) {
 		s := startSession(t, u, built, "ok.test:443")
-		l, err := link.NewFromID(linksOf(t, s)["CGroupInet4Connect"])
+		l, err := link.NewFromID(linksOf(t, s)["BPF_CGROUP_INET4_CONNECT"])
 		if err != nil {
 			t.Fatal(err)
 		}
