@@ -6,6 +6,7 @@ toolchain go1.27.3
 
 require (
 	filippo.io/age v1.3.2
+	github.com/cilium/ebpf v0.22.0
 	github.com/creack/pty v1.1.24
 	github.com/elazarl/goproxy v1.9.4
 	github.com/google/nftables v0.3.0
@@ -29,7 +30,6 @@ require (
 
 require (
 	filippo.io/hpke v0.4.0 // indirect
-	github.com/cilium/ebpf v0.22.0 // indirect
 	github.com/cpuguy83/go-md2man/v2 v2.0.7 // indirect
 	github.com/danieljoos/wincred v1.2.3 // indirect
 	github.com/dustin/go-humanize v1.1.0 // indirect
