@@ -39,7 +39,7 @@ func TestPrograms(t *testing.T) {
 			}
 			got := boot(t, k, Guest{Files: files, Timeout: 2 * DefaultLife, Cases: []Case{
 				{Name: "hooks", User: guest.Root, Argv: []string{path, "-test.run", "TestHooks", "-test.v"}},
-				{Name: "tests", User: guest.Root, Argv: []string{path, "-test.run", tests}, Timeout: DefaultLife},
+				{Name: "tests", User: guest.Root, Argv: []string{path, "-test.run", tests, "-test.v", "-test.timeout", "3m"}, Timeout: DefaultLife},
 			}})
 			want, hooks := programHooks[k.Name], got["hooks"]
 			out := string(hooks.Stdout) + string(hooks.Stderr)
@@ -52,7 +52,7 @@ func TestPrograms(t *testing.T) {
 				}
 			}
 			if r := got["tests"]; r.Exit != 0 {
-				t.Errorf("exit code %d: %.6000s%.2000s", r.Exit, r.Stdout, r.Stderr)
+				t.Errorf("exit code %d: timed out %v: %.9000s%.4000s", r.Exit, r.TimedOut, r.Stdout, r.Stderr)
 			}
 		})
 	}
