@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"coworker/enforce"
+	"coworker/runtime/wallsd"
 	"coworker/runtime/ward"
 )
 
@@ -33,7 +34,11 @@ func (s *Session) wardChecks() []enforce.Probe {
 		o.add(name, enforce.NetEgress, enforce.Inconclusive, err.Error())
 		return o.probes
 	}
-	o.judge(name, enforce.NetEgress, path.Base(group) == s.id, "the cell is in "+group)
+	own := s.id
+	if s.ward.State().Helper {
+		own = wallsd.GroupName(os.Geteuid(), s.id)
+	}
+	o.judge(name, enforce.NetEgress, path.Base(group) == own, "the cell is in "+group)
 	return o.probes
 }
 

@@ -50,15 +50,24 @@ func readMachine(ctx context.Context) (*machineStatus, error) {
 		}
 	}
 	inForce := false
-	if m.Limits, err = tryGroup(); err != nil {
-		return nil, err
+	m.Helper = tryHelper()
+	switch {
+	case m.Privileged || !m.Helper.Answers:
+		if m.Limits, err = tryGroup(); err != nil {
+			return nil, err
+		}
+	default:
+		m.Limits = m.Helper.Trial.Limits
+	}
+	if !m.Privileged && !m.Helper.Answers {
+		m.Helper.Next = "coworker sandbox setup --machine"
 	}
 	for _, l := range m.Limits {
 		inForce = inForce || l.Active
 	}
 	m.Walls = []wallOffer{}
 	switch best {
-	case enforce.Native:
+	case enforce.Native, enforce.Container:
 		m.Level = enforce.Enforced
 	case enforce.Bare:
 		m.Level = enforce.Partial
