@@ -77,6 +77,7 @@ type Session struct {
 	lastLap     time.Time
 
 	background sync.WaitGroup
+	fellLate   error // of awaitFall, for the end of tearDown
 	failMu     sync.Mutex
 	failure    error
 }
@@ -405,7 +406,7 @@ func (s *Session) tearDown() error {
 		errs = append(errs, undo())
 	}
 	s.background.Wait()
-	return errors.Join(append(errs, s.move(Closed))...)
+	return errors.Join(append(errs, s.fellLate, s.move(Closed))...)
 }
 
 func (s *Session) killCell() error {
