@@ -269,4 +269,3 @@ func unescape(s string) string {
 	}
 	return b.String()
 }
-

@@ -229,9 +229,6 @@ func dial(network, addr string) func() error {
 		if err != nil {
 			return err
 		}
-		if _, err := c.Write([]byte("x")); err != nil {
-			return err
-		}
 		return c.Close()
 	}
 }
