@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"coworker/integration/vm/guest"
 )
 
 // withGuard is the kernel command line of a machine whose security modules include bpf.
@@ -107,7 +105,7 @@ func checkGuard(t *testing.T, r Result) {
 
 func checkGuardedVerify(t *testing.T, r Result) {
 	t.Helper()
-	report, err := decodeReport(r)
+	report, err := ParseReport(r.Stdout)
 	if err != nil {
 		t.Fatalf("%v: %v", err, r)
 	}
