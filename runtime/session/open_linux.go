@@ -71,6 +71,7 @@ type Session struct {
 	lastLap     time.Time
 
 	background sync.WaitGroup
+	fellLate   error // of awaitFall, for the end of tearDown
 	failMu     sync.Mutex
 	failure    error
 }
@@ -83,6 +84,9 @@ func Backends() []enforce.Backend { return []enforce.Backend{nativeBackend{}, ba
 func Open(ctx context.Context, o Options) (*Session, error) {
 	s := &Session{life: life{state: Starting}, options: o, id: randomName(8), phases: map[string]time.Duration{}}
 	s.guard = &guard{session: s}
+	if fault := enforcetest.Asked(); fault != "" {
+		s.options.Spec.Fault = fault
+	}
 	s.options.Spec.Trees = slices.Clone(o.Spec.Trees)
 	if err := s.open(ctx); err != nil {
 		refusal := s.refusal(ctx, err)
@@ -380,7 +384,7 @@ func (s *Session) tearDown() error {
 		errs = append(errs, undo())
 	}
 	s.background.Wait()
-	return errors.Join(append(errs, s.move(Closed))...)
+	return errors.Join(append(errs, s.fellLate, s.move(Closed))...)
 }
 
 func (s *Session) killCell() error {

@@ -66,13 +66,17 @@ func (s *Session) listenToWard() {
 	s.background.Go(s.refused.listen)
 }
 
-// awaitFall ends the session when one of its walls is gone.
+// awaitFall ends the session when one of its walls is gone. What is only found when the session is closed, Close says.
 func (s *Session) awaitFall() {
 	err, fell := <-s.ward.Fallen()
 	if !fell {
 		return
 	}
-	s.fail(&FallenError{Err: err})
+	if s.current() == Closing && s.failed() == nil {
+		s.fellLate = &FallenError{Err: err}
+	} else {
+		s.fail(&FallenError{Err: err})
+	}
 	row := Event{Stage: "wall", Status: "fallen", Reason: err.Error(), Source: enforce.SourceEBPF}
 	if err := s.record(context.Background(), row); err != nil {
 		s.options.Notify(Notice{Text: "record that a wall is gone: " + err.Error()})
