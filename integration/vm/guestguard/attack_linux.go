@@ -235,7 +235,7 @@ func dial(network, addr string) func() error {
 
 // loops measures calls in the tree.
 func loops() error {
-	const n = 3000
+	const n = 1000
 	at := "src/deeper/and/deeper"
 	if err := os.MkdirAll(at, 0o755); err != nil {
 		return err

@@ -92,9 +92,6 @@ func guarded(g *guard.Guard, s *guard.Session) error {
 		return err
 	}
 	report("inside", inside)
-	if err := alone("outside"); err != nil {
-		return err
-	}
 	var heard atomic.Int64
 	go func() {
 		for {
@@ -108,7 +105,7 @@ func guarded(g *guard.Guard, s *guard.Session) error {
 			fmt.Printf("refusal: %s %s %q %q %s\n", r.Wall, r.Hook, r.What, r.Needed, r.Comm)
 		}
 	}()
-	for _, where := range []string{group, "", group, ""} {
+	for _, where := range []string{group, ""} {
 		lines, err := child("loops", where)
 		if err != nil {
 			return err
@@ -117,6 +114,9 @@ func guarded(g *guard.Guard, s *guard.Session) error {
 	}
 	fmt.Println("check:", s.Check())
 	if err := flood(s, &heard); err != nil {
+		return err
+	}
+	if err := alone("outside"); err != nil { // the last: it makes the tree anew
 		return err
 	}
 	if err := s.Close(); err != nil {
