@@ -158,11 +158,12 @@ func fallen() error {
 	if err != nil {
 		return err
 	}
-	for _, fd := range links() {
-		if err := unix.Close(fd); err != nil {
-			return err
-		}
-		break
+	fds := links()
+	if len(fds) == 0 {
+		return errors.New("this process has no links")
+	}
+	if err := unix.Close(fds[0]); err != nil {
+		return err
 	}
 	err = s.Check()
 	for range 100 { // a program that is in use goes a little later
