@@ -6,7 +6,7 @@
 // makes the tables that walk() runs, and does the same in Go for its tests.
 //
 // They read the kernel's structures by value, with probe reads: so a part may be a function of its own that the
-// verifier looks at once (pointers cannot be handed to one before Linux 5.13), and the code of a path of 96 names stays
+// verifier looks at once (pointers cannot be handed to one before Linux 5.13), and the code of a path of 64 names stays
 // small.
 
 #include <stdbool.h>
@@ -121,7 +121,7 @@ enum { SEALED = 1, HIDES_FOLDERS = 2, OWN_NET = 4 };
 #define LEVELS 4
 #define CLASSES 64
 #define BASES 16
-#define DEPTH 96
+#define DEPTH 64
 #define OTHER 1	     // the class of a name that means nothing
 #define UNREAD 65535 // the class of a name that could not be read
 #define LEAVES 0x80000000u // state in which the classes of hidden names are found
@@ -162,14 +162,11 @@ struct edge {
 struct settings {
 	__u32 levels[LEVELS]; // depths in the control group tree at which sessions have their group; 0: unused
 	__u32 teacher;	      // thread whose stat is answered in taught
-	__u32 session;	      // for which session
-	__u32 options;
 	__u32 pad;
 };
 struct lesson {
 	__u64 inode;
 	__u64 ino;
-	__u64 answer;
 	__u32 dev;
 	__u32 seen;
 };
@@ -309,6 +306,54 @@ __noinline __u64 fold_rune(__u32 rune)
 	return *to ? *to : DROPPED;
 }
 
+// What decode answers beside a character that is not finished: its bits, and how many bytes are to come.
+#define MORE 0x3000000ull
+#define CHAR 0x100000000ull   // the byte is a character of ASCII
+#define RUNE 0x200000000ull   // the character is finished
+#define BYTE 0x400000000ull   // the byte begins no character
+#define BROKEN 0x800000000ull // the character before it was not finished
+
+// decode and absorb are functions of their own so that the verifier need not follow each way through each byte.
+__noinline __u64 decode(__u64 state, __u32 c)
+{
+	__u64 more = state >> 24 & 3, rune = state & 0xffffff, broken = 0;
+	if (more) {
+		if ((c & 0xc0) == 0x80) {
+			more--;
+			rune = (rune << 6 | (c & 0x3f)) & 0xffffff;
+			return rune | more << 24 | (more ? 0 : RUNE);
+		}
+		broken = BROKEN;
+	}
+	if (c < 0x80)
+		return broken | CHAR;
+	if (c < 0xc2)
+		return broken | BYTE;
+	more = c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : 1;
+	rune = c & (c >= 0xf0 ? 7 : c >= 0xe0 ? 15 : 31);
+	return broken | more << 24 | rune;
+}
+
+__noinline __u64 absorb(__u64 h, __u64 state, __u64 to)
+{
+	if (state & BROKEN)
+		h = mix(h, 0x2000000);
+	if (state & BYTE)
+		return mix(h, 0x2000000 | to);
+	if (state & CHAR)
+		return mix(h, to >= 'A' && to <= 'Z' ? to + 32 : to);
+	if (!(state & RUNE))
+		return h;
+	if (to & FOREIGN)
+		return mix(h, to & ~FOREIGN);
+	h = mix(h, to & 0xff);
+	if (to & 0xff00)
+		h = mix(h, to >> 8 & 0xff);
+	if (to & 0xff0000)
+		h = mix(h, to >> 16 & 0xff);
+	return h;
+}
+
 // HEAD is how many bytes of a name are read in full. No name of enforce/protect has half as many.
 #define HEAD 32
 
@@ -322,9 +367,7 @@ __noinline __u64 hash_name(__u64 dentry)
 	READ(at, &((struct dentry *)dentry)->d_name.name);
 	if (!at || len == 0)
 		return 0;
-	__u64 h = seed, kept = 0; // kept: up to the last character that is not trimmed
-	__u64 seen = 0;		  // what fold_rune answered
-	__u32 rune = 0, more = 0;
+	__u64 h = seed, kept = 0, seen = 0, state = 0; // kept: up to the last character that is not trimmed
 #pragma unroll
 	for (int i = 0; i < HEAD; i++) {
 		if (i >= len)
@@ -335,46 +378,23 @@ __noinline __u64 hash_name(__u64 dentry)
 		}
 		__u32 c = word & 0xff;
 		word >>= 8;
-		if (more) {
-			if ((c & 0xc0) == 0x80) {
-				rune = rune << 6 | (c & 0x3f);
-				more--;
-				if (more)
-					continue;
-				__u64 to = fold_rune(rune);
-				seen |= to;
-				if (to & DROPPED)
-					continue;
-				if (to & FOREIGN) {
-					kept = h = mix(h, to & ~FOREIGN);
-					continue;
-				}
-				h = mix(h, to & 0xff);
-				if (to & 0xff00)
-					h = mix(h, to >> 8 & 0xff);
-				if (to & 0xff0000)
-					h = mix(h, to >> 16 & 0xff);
-				kept = h;
+		state = decode(state, c);
+		__u64 to = c;
+		if (state & RUNE) {
+			to = fold_rune(state & 0xffffff);
+			seen |= to;
+			if (to & DROPPED)
 				continue;
-			}
-			more = 0; // not UTF-8: a name of its own
-			kept = h = mix(h, 0x2000000);
-		}
-		if (c >= 0x80) {
-			more = c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : c >= 0xc2 ? 1 : 0;
-			rune = c & (c >= 0xf0 ? 7 : c >= 0xe0 ? 15 : 31);
-			if (!more)
-				kept = h = mix(h, 0x2000000 | c);
+		} else if (!(state & (CHAR | BYTE | BROKEN))) {
 			continue;
 		}
-		if (c == ':' && h != seed)
+		if (state & CHAR && c == ':' && h != seed)
 			return kept ? kept : h;
-		if (c >= 'A' && c <= 'Z')
-			c += 32;
-		h = mix(h, c);
-		if (c != '.' && c != ' ')
+		h = absorb(h, state, to);
+		if (!(state & CHAR) || (c != '.' && c != ' '))
 			kept = h;
 	}
+	__u64 more = state & MORE;
 	if (len > HEAD) {
 		if (seen & DROPPED && !(seen & FOREIGN))
 			return 0; // what is left out could fill the head
@@ -384,7 +404,7 @@ __noinline __u64 hash_name(__u64 dentry)
 		}
 	}
 end:
-	if (more)
+	if (state & MORE)
 		kept = mix(h, 0x2000000);
 	return kept ? kept : h;
 }
@@ -803,8 +823,6 @@ int guard_teach(void *ctx)
 	READ(l->ino, &((struct inode *)inode)->i_ino);
 	READ(sb, &((struct inode *)inode)->i_sb);
 	READ(l->dev, &((struct super_block *)sb)->s_dev);
-	if (set->session)
-		l->answer = walk(dentry, set->session, set->options);
 	l->seen = 1;
 	return 0;
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -57,10 +56,9 @@ func Load() (*Guard, error) {
 
 // unsupported says in words what the kernel said with a number.
 func unsupported(err error) error {
-	why := Allowed()
 	switch {
-	case os.Geteuid() == 0 && why != nil:
-		return fmt.Errorf("%w: %w", why, err)
+	case errors.Is(err, ErrUnsupported):
+		return err
 	case errors.Is(err, ebpf.ErrNotSupported), errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w: the kernel has no BPF-LSM or no BTF: %w", ErrUnsupported, err)
 	case errors.Is(err, unix.EPERM):
@@ -70,6 +68,9 @@ func unsupported(err error) error {
 }
 
 func (g *Guard) load() error {
+	if err := Allowed(); err != nil {
+		return err
+	}
 	// Maps count as locked memory before Linux 5.11.
 	if err := rlimit.RemoveMemlock(); err != nil {
 		return err

@@ -2,7 +2,6 @@ package guard
 
 import (
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 
@@ -182,21 +181,34 @@ func TestMeaningOfNames(t *testing.T) {
 		{"nested/.git/hooks/pre-commit", false, false, refused}, {"nested/.git/hooks/d", true, false, refused},
 		{"nested/.git/hooks/d/x.sample", false, false, refused}, {"nested/.git/hooks/pre-commit.sample", false, true, refused | left},
 		{"wt/.git", false, false, 0}, {"wt/.git", false, true, refused | left},
-		{".vscode", true, true, links &^ links}, {".vscode", false, true, links}, {".vscode/tasks.json", false, false, refused},
+		{".vscode", true, true, 0}, {".vscode", false, true, links}, {".vscode/tasks.json", false, false, refused},
 		{"nested/.git/rebase-merge/git-rebase-todo", false, true, 0},
 	} {
 		if got := k.walk(c.rel, c.folder, c.seal); got != c.want {
 			t.Errorf("%q, folder %v, sealed %v: %b, want %b", c.rel, c.folder, c.seal, got, c.want)
 		}
 	}
-	for _, rel := range []string{"sub", "private/x", ".git/hooks/deep", ".claude/skills/x", "nested"} {
-		state, base, _ := p.enter(rel)
-		if state >= baseStates && !slices.ContainsFunc([]string{"sub"}, func(s string) bool { return s == rel }) && base == uint8(protect.Tree) {
-			t.Errorf("%q leads to state %d of base %d", rel, state, base)
-		}
+}
+
+// TestMountsInside: the root of a mount inside a tree has the state and the meaning of its place.
+func TestMountsInside(t *testing.T) {
+	m := newMachine()
+	p, err := m.planOf(enforce.Tree{Pins: []string{"sub"}, MaskDirs: []string{"private"}, Lifted: []string{".claude/skills"}})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, _, meaning := p.enter(".git/hooks/deep"); meaning&always == 0 {
-		t.Error("a mount below a protected folder is not protected")
+	for rel, want := range map[string]struct{ base, meaning uint8 }{
+		"sub":              {uint8(protect.Tree), pinned},
+		"sub/deep":         {uint8(protect.Tree), pinned},
+		"private/x":        {uint8(protect.Tree), hidden},
+		".git/hooks/deep":  {uint8(protect.Inside), hooks},
+		".claude/x":        {uint8(protect.Inside), always},
+		".claude/skills/x": {free, 0},
+		"n/.git":           {uint8(protect.GitDir), 0},
+	} {
+		if _, base, meaning := p.enter(rel); base != want.base || meaning != want.meaning {
+			t.Errorf("%q: base %d meaning %b, want %+v", rel, base, meaning, want)
+		}
 	}
 }
 

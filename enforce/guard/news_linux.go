@@ -162,7 +162,7 @@ func whatOf(raw []byte, tree, count uint32, trees []enforce.Tree) string {
 	case len(names) == 1:
 		return names[0] // a file that the host's mounts hide from here, or one of no tree
 	}
-	return "/" + path.Join(names...)
+	return path.Join(append([]string{"/"}, names...)...)
 }
 
 // text is a string of the kernel, up to its NUL.

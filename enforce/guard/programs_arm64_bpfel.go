@@ -20,12 +20,11 @@ type programsEdge struct {
 }
 
 type programsLesson struct {
-	_      structs.HostLayout
-	Inode  uint64
-	Ino    uint64
-	Answer uint64
-	Dev    uint32
-	Seen   uint32
+	_     structs.HostLayout
+	Inode uint64
+	Ino   uint64
+	Dev   uint32
+	Seen  uint32
 }
 
 type programsMark struct {
@@ -57,8 +56,6 @@ type programsSettings struct {
 	_       structs.HostLayout
 	Levels  [4]uint32
 	Teacher uint32
-	Session uint32
-	Options uint32
 	Pad     uint32
 }
 

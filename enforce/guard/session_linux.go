@@ -99,7 +99,7 @@ func (g *Guard) Add(group string, pid int) (*Session, error) {
 		}
 		g.levels = append(g.levels, level)
 	}
-	if err := g.set(0, 0, 0); err != nil {
+	if err := g.set(0); err != nil {
 		return nil, err
 	}
 	if err := g.objects.Groups.Update(id, s.value, ebpf.UpdateNoExist); err != nil {

@@ -14,28 +14,21 @@ import (
 type settings struct {
 	Levels  [4]uint32
 	Teacher uint32
-	Session uint32
-	Options uint32
 	_       uint32
 }
 
-// lesson is struct lesson of the programs: how the kernel numbers a file, and what walk says about it.
+// lesson is struct lesson of the programs: how the kernel numbers a file.
 type lesson struct {
-	Inode  uint64
-	Ino    uint64
-	Answer uint64
-	Dev    uint32
-	Seen   uint32
+	Inode uint64
+	Ino   uint64
+	Dev   uint32
+	Seen  uint32
 }
 
 // school asks the kernel about files while it is open: a program on the hook of stat answers the one thread that asks.
 // Device numbers of stat are not those of the kernel on some file systems. The program stays on its hook between two
 // schools, because before Linux 5.13 one can be put there only once.
-type school struct {
-	guard   *Guard
-	session uint32
-	options uint32
-}
+type school struct{ guard *Guard }
 
 // openSchool needs g.mu. The caller's goroutine keeps its thread until close.
 func (g *Guard) openSchool() *school {
@@ -45,12 +38,12 @@ func (g *Guard) openSchool() *school {
 
 func (s *school) close() error {
 	runtime.UnlockOSThread()
-	return s.guard.set(0, 0, 0)
+	return s.guard.set(0)
 }
 
 // set writes the settings: the levels, and who is taught.
-func (g *Guard) set(teacher, session, options uint32) error {
-	s := settings{Teacher: teacher, Session: session, Options: options}
+func (g *Guard) set(teacher uint32) error {
+	s := settings{Teacher: teacher}
 	copy(s.Levels[:], g.levels)
 	return g.objects.Setting.Put(uint32(0), s)
 }
@@ -58,7 +51,7 @@ func (g *Guard) set(teacher, session, options uint32) error {
 // ask is about the file that a descriptor leads to, or with a name the one below it; links are not followed.
 func (s *school) ask(dir int, name string) (lesson, error) {
 	var l lesson
-	err := errors.Join(s.guard.objects.Taught.Put(uint32(0), l), s.guard.set(uint32(unix.Gettid()), s.session, s.options))
+	err := errors.Join(s.guard.objects.Taught.Put(uint32(0), l), s.guard.set(uint32(unix.Gettid())))
 	if err != nil {
 		return l, err
 	}

@@ -210,7 +210,7 @@ func (s *Session) mounts(c *school, number int, t enforce.Tree, p *plan) error {
 		s.kept = append(s.kept, os.NewFile(uintptr(fd), at))
 		state, base, meaning := p.enter(rel)
 		m := mark{State: state, Base: base, Tree: uint16(number), Kinds: kindRoot}
-		if meaning&(always|hidden) != 0 {
+		if meaning&(always|hidden|hooks|honest) != 0 {
 			m.Kinds |= kindKeep
 		}
 		if meaning&hidden != 0 {
@@ -269,4 +269,3 @@ func unescape(s string) string {
 	}
 	return b.String()
 }
-

@@ -2,11 +2,13 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"coworker/enforce"
+	"coworker/runtime/ward"
 )
 
 const (
@@ -78,6 +80,9 @@ func (s *Session) awaitFall() {
 		s.fail(&FallenError{Err: err})
 	}
 	row := Event{Stage: "wall", Status: "fallen", Reason: err.Error(), Source: enforce.SourceEBPF}
+	if fall := (*ward.Fall)(nil); errors.As(err, &fall) {
+		row.Source = fall.Source
+	}
 	if err := s.record(context.Background(), row); err != nil {
 		s.options.Notify(Notice{Text: "record that a wall is gone: " + err.Error()})
 	}
@@ -124,7 +129,7 @@ func (r *refusals) add(one enforce.Refusal) {
 		return
 	}
 	needed := flagText(one.Needed)
-	if r.session.options.Backend.Name() == enforce.Bare && (one.Wall == enforce.NetEgress || one.Wall == enforce.NetLocal) {
+	if r.session.options.Backend.Name() == enforce.Bare && one.Source == enforce.SourceEBPF {
 		needed = "" // it has no network to allow anything in
 	}
 	k := refusalKey{one.Source, one.Wall, one.Hook, comm, what, needed}

@@ -143,7 +143,7 @@ func (f *files) check(s *guard.Session) {
 		}
 		if err := s.Check(); err != nil {
 			select {
-			case f.fallen <- err:
+			case f.fallen <- &Fall{enforce.SourceBPFLSM, err}:
 			default: // it had one already
 			}
 			return

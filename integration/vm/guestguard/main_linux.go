@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -91,19 +92,20 @@ func guarded(g *guard.Guard, s *guard.Session) error {
 		return err
 	}
 	report("inside", inside)
-	if err := alone("outside"); err != nil {
-		return err
-	}
+	var heard atomic.Int64
 	go func() {
 		for {
 			r, err := s.Next()
 			if err != nil {
 				return
 			}
+			if heard.Add(1) > 100 {
+				continue
+			}
 			fmt.Printf("refusal: %s %s %q %q %s\n", r.Wall, r.Hook, r.What, r.Needed, r.Comm)
 		}
 	}()
-	for _, where := range []string{group, "", group, ""} {
+	for _, where := range []string{group, ""} {
 		lines, err := child("loops", where)
 		if err != nil {
 			return err
@@ -111,7 +113,12 @@ func guarded(g *guard.Guard, s *guard.Session) error {
 		report("cost "+map[string]string{group: "inside", "": "outside"}[where], lines)
 	}
 	fmt.Println("check:", s.Check())
-	fmt.Println("unheard:", s.Unheard())
+	if err := flood(s, &heard); err != nil {
+		return err
+	}
+	if err := alone("outside"); err != nil { // the last: it makes the tree anew
+		return err
+	}
 	if err := s.Close(); err != nil {
 		return err
 	}
@@ -124,7 +131,63 @@ func guarded(g *guard.Guard, s *guard.Session) error {
 		return err
 	}
 	report("cost unloaded", lines)
+	return fallen()
+}
+
+// flood makes more refusals than anybody can take: each is heard or counted.
+func flood(s *guard.Session, heard *atomic.Int64) error {
+	before := heard.Load() + s.Unheard()
+	if _, err := child("refuse", group); err != nil {
+		return err
+	}
+	now := before
+	for last := int64(-1); now != last; time.Sleep(300 * time.Millisecond) {
+		last, now = now, heard.Load()+s.Unheard()
+	}
+	fmt.Println("heard or counted:", now-before)
 	return nil
+}
+
+// fallen takes a link away from under the guard.
+func fallen() error {
+	g, err := guard.Load()
+	if err != nil {
+		return err
+	}
+	s, err := g.Add(group, keeperPid)
+	if err != nil {
+		return err
+	}
+	fds := links()
+	if len(fds) == 0 {
+		return errors.New("this process has no links")
+	}
+	if err := unix.Close(fds[0]); err != nil {
+		return err
+	}
+	err = s.Check()
+	for range 100 { // a program that is in use goes a little later
+		if err != nil {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+		err = s.Check()
+	}
+	fmt.Println("check after a link fell:", err)
+	return nil
+}
+
+// links lists the descriptors of this process that are links of programs.
+func links() []int {
+	var list []int
+	entries, _ := os.ReadDir("/proc/self/fd")
+	for _, e := range entries {
+		target, _ := os.Readlink("/proc/self/fd/" + e.Name())
+		if fd, err := strconv.Atoi(e.Name()); err == nil && strings.Contains(target, "bpf_link") {
+			list = append(list, fd)
+		}
+	}
+	return list
 }
 
 // alone makes every attempt in a fresh tree, outside of the group.
@@ -167,9 +230,12 @@ func listen() error {
 			}
 		}()
 	}
-	_, err := net.ListenPacket("unixgram", "/root/datagrams")
+	var err error
+	datagrams, err = net.ListenPacket("unixgram", "/root/datagrams")
 	return err
 }
+
+var datagrams net.PacketConn // a socket that nobody holds is closed
 
 func report(where string, lines []string) {
 	for _, l := range lines {
