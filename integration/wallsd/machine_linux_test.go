@@ -157,7 +157,7 @@ func TestCapabilities(t *testing.T) {
 	if m == nil {
 		t.Fatal("the unit has no CapabilityBoundingSet=")
 	}
-	numbers := map[string]int{"CAP_KILL": 5, "CAP_SETGID": 6, "CAP_SETUID": 7, "CAP_NET_ADMIN": 12, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_PERFMON": 38, "CAP_BPF": 39}
+	numbers := map[string]int{"CAP_KILL": 5, "CAP_SETGID": 6, "CAP_SETUID": 7, "CAP_NET_ADMIN": 12, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_SYS_NICE": 23, "CAP_PERFMON": 38, "CAP_BPF": 39}
 	want := uint64(0)
 	for _, name := range strings.Fields(string(m[1])) {
 		n, ok := numbers[name]
