@@ -11,12 +11,15 @@ import (
 // needed are the capabilities that the helper keeps. The unit file names the same; integration/wallsd compares them.
 //
 //   - KILL: sessions on v1 hierarchies are ended process by process
+//   - SYS_NICE: moving a process of another user between groups of v2 that have the cpuset controller, as delegated ones do
+//     (cpuset_can_attach in the kernel's kernel/cgroup/cpuset.c)
 //   - SYS_PTRACE: to look at the namespaces of a keeper, and at /proc where hidepid is set
 //   - SETUID, SETGID: paths in the list of protected files are looked at with the rights of the user who sent them
 //   - BPF, PERFMON, NET_ADMIN: programs on control groups and on the kernel's security hooks
 //   - SYS_ADMIN: a step into the network namespace of a keeper, which is how its cookie is asked for (setns(2))
 var needed = []uintptr{
-	unix.CAP_KILL, unix.CAP_SYS_PTRACE, unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_BPF, unix.CAP_PERFMON, unix.CAP_NET_ADMIN, unix.CAP_SYS_ADMIN,
+	unix.CAP_KILL, unix.CAP_SYS_NICE, unix.CAP_SYS_PTRACE, unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_BPF, unix.CAP_PERFMON,
+	unix.CAP_NET_ADMIN, unix.CAP_SYS_ADMIN,
 }
 
 // dropCapabilities drops all others, on every thread. What is not there is not asked for: a container may lack some.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -47,14 +48,12 @@ func run() error {
 		return err
 	}
 	defer listener.Close()
-	if err := confine(); err != nil {
+	below, err := makeParents(*delegated)
+	if err != nil {
 		return err
 	}
-	below := ""
-	if *delegated {
-		if below, err = cgroup.MakeRoom("helper"); err != nil {
-			return err
-		}
+	if err := confine(); err != nil {
+		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -62,6 +61,24 @@ func run() error {
 	defer log.Close()
 	most := enforce.Limits{Processes: *processes, Memory: *memory, CPUs: *cpus}
 	return wallsd.NewServer(wallsd.Config{Most: most, Below: below, Build: build, Log: log}).Serve(ctx, listener)
+}
+
+// makeParents makes a group as for a session and removes it. What stays are the groups that sessions' groups lie in: the top
+// of a hierarchy is closed to writing (mode 0555), also for root without CAP_DAC_OVERRIDE, which confine drops.
+func makeParents(delegated bool) (below string, err error) {
+	if delegated {
+		if below, err = cgroup.MakeRoom("helper"); err != nil {
+			return "", err
+		}
+	}
+	group, err := cgroup.NewBelow(below, "start-"+strconv.Itoa(os.Getpid()), enforce.Limits{})
+	if err != nil {
+		return "", err
+	}
+	if err := errors.Join(group.Made(), group.Remove()); err != nil {
+		return "", fmt.Errorf("make a control group, to try: %w", err)
+	}
+	return below, nil
 }
 
 func listen(path string) (*net.UnixListener, error) {

@@ -157,7 +157,7 @@ func TestCapabilities(t *testing.T) {
 	if m == nil {
 		t.Fatal("the unit has no CapabilityBoundingSet=")
 	}
-	numbers := map[string]int{"CAP_KILL": 5, "CAP_SETGID": 6, "CAP_SETUID": 7, "CAP_NET_ADMIN": 12, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_PERFMON": 38, "CAP_BPF": 39}
+	numbers := map[string]int{"CAP_KILL": 5, "CAP_SETGID": 6, "CAP_SETUID": 7, "CAP_NET_ADMIN": 12, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_SYS_NICE": 23, "CAP_PERFMON": 38, "CAP_BPF": 39}
 	want := uint64(0)
 	for _, name := range strings.Fields(string(m[1])) {
 		n, ok := numbers[name]
@@ -239,4 +239,46 @@ func TestStatusJSON(t *testing.T) {
 	if !status.Helper.Answers || status.Helper.Trial.Build != "test" || !status.Helper.Trial.State.Helper || len(status.Limits) != 3 || !status.Limits[1].Active {
 		t.Errorf("status says %+v", status)
 	}
+}
+
+// TestDelegated: in a group of its own, as a systemd unit has one, the helper makes room for the sessions' groups below it.
+func TestDelegated(t *testing.T) {
+	mount := "/sys/fs/cgroup"
+	if _, err := os.Stat(mount + "/unified/cgroup.procs"); err == nil {
+		mount += "/unified"
+	}
+	unit := filepath.Join(mount, "coworker-test-"+strconv.Itoa(os.Getpid())+".service")
+	if err := os.Mkdir(unit, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, dir := range []string{unit + "/coworker", unit + "/helper", unit} {
+			if err := os.Remove(dir); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	fd, err := os.Open(unit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fd.Close()
+	t.Run("serve", func(t *testing.T) {
+		h := startIn(t, int(fd.Fd()), "--delegated")
+		self, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", h.cmd.Process.Pid))
+		if err != nil || !strings.Contains(string(self), filepath.Base(unit)+"/helper\n") {
+			t.Errorf("the helper is in\n%s, %v", self, err)
+		}
+		cmd, _, said := h.background(t, testuser.Unprivileged(t), "hold:")
+		in, err := os.ReadFile("/proc/" + said[0] + "/cgroup")
+		if err != nil || !strings.Contains(string(in), "0::/"+filepath.Base(unit)+"/coworker/u") {
+			t.Errorf("the session is in\n%s, %v", in, err)
+		}
+		cmd.Process.Kill()
+		cmd.Wait() // killed
+		h.unharmed(t)
+		if left, err := filepath.Glob(unit + "/coworker/u*"); err != nil || len(left) != 0 {
+			t.Errorf("left: %v, %v", left, err)
+		}
+	})
 }

@@ -77,6 +77,12 @@ func (b *lockedBuffer) String() string {
 // start starts a helper whose state is compared at the end of the test: nothing may have leaked, and it ends when told.
 func start(t *testing.T, flags ...string) *helper {
 	t.Helper()
+	return startIn(t, -1, flags...)
+}
+
+// startIn is start in a control group of v2.
+func startIn(t *testing.T, group int, flags ...string) *helper {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Fatal("the helper runs as root, and so must this test")
 	}
@@ -90,6 +96,7 @@ func start(t *testing.T, flags ...string) *helper {
 	h := &helper{socket: filepath.Join(dir, "run", "wallsd.sock"), log: &lockedBuffer{}}
 	h.cmd = exec.Command(filepath.Join(bin, "coworker-wallsd"), append([]string{"--socket", h.socket}, flags...)...)
 	h.cmd.Stderr = h.log
+	h.cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: group >= 0, CgroupFD: group, Pdeathsig: syscall.SIGKILL}
 	if err := h.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

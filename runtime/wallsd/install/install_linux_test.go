@@ -230,7 +230,7 @@ func TestUnits(t *testing.T) {
 	if err != nil || m == nil {
 		t.Fatalf("security: %v\n%s", err, out)
 	}
-	// Root with eight capabilities, the host's network namespace and the control groups; each has its reason in the unit.
+	// Root with nine capabilities, the host's network namespace and the control groups; each has its reason in the unit.
 	const most = 3.3
 	if got, err := strconv.ParseFloat(string(m[1]), 64); err != nil || got > most {
 		t.Errorf("exposure %s, want at most %v\n%s", m[1], most, out)
