@@ -17,6 +17,8 @@ export VERSION_VAR     := coworker/cmd/coworker/cli.Version
 export CELL_DIGEST_VAR := coworker/runtime/session.CellDigest
 export PROXY_DIGEST_VAR := coworker/runtime/session.ProxyDigest
 export BOX_DIGEST_VAR := coworker/runtime/session.BoxDigest
+export WALLSD_DIGEST_VAR := coworker/runtime/session.WallsdDigest
+export WALLSD_VERSION_VAR := main.build
 
 PKGS    := ./...
 GATE    := go run ./integration/house/cmd/testgate --

@@ -75,6 +75,8 @@ type Cell struct {
 	MountInfo *os.File
 	// Cover puts back a pin or a mask; nil where the backend makes no mounts.
 	Cover func(tree, rel string, kind CoverKind) error
+	// Alone makes the attempts of the half Namespaces, once, after Settled; nil where the backend makes no namespaces.
+	Alone func(t AloneTargets, literals []string) ([]Probe, error)
 	// Egress is what Launch.Made was told; nil if the Spec asks for no network.
 	Egress *Egress
 

@@ -12,6 +12,10 @@ const (
 	SourceLandlock Source = "landlock-audit"
 )
 
+// HookExec is the one hook that refuses nothing: with it a Refusal tells that a program was started, which What names.
+// Its Wall is empty.
+const HookExec = "exec"
+
 // Refusal is one attempt that a kernel mechanism refused and told about.
 type Refusal struct {
 	Time   time.Time `json:"time"`

@@ -51,8 +51,10 @@ func run(args []string) error {
 		return keeper.Main(conn, programDescriptor)
 	case "cell":
 		return cell.Main(conn)
+	case "alone":
+		return cell.Alone(conn)
 	}
-	return fmt.Errorf("mode %q: want launch, keeper or cell", args[1])
+	return fmt.Errorf("mode %q: want launch, keeper, cell or alone", args[1])
 }
 
 // unblockSignals starts this program again if whoever started coworker had blocked a signal, as

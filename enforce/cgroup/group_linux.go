@@ -28,8 +28,9 @@ type Group struct {
 
 	mu     sync.Mutex // guards what Remove changes
 	dirs   []dir
-	events Events // as they stood when the group was removed
-	lent   bool   // there may be folders in more hierarchies
+	events Events        // as they stood when the group was removed
+	lent   bool          // there may be folders in more hierarchies
+	homes  map[int][]dir // of each process that joined: where it was before
 }
 
 // dir is the session's folder in one hierarchy.
@@ -48,7 +49,11 @@ func (g *Group) current() []dir {
 
 // New makes the groups of a session and sets the limits. Without the right to make one it
 // returns a Group that bounds nothing and says why.
-func New(name string, l enforce.Limits) (*Group, error) {
+func New(name string, l enforce.Limits) (*Group, error) { return NewBelow("", name, l) }
+
+// NewBelow is New with a place for the group in v2: below is a group that was delegated to this process, as an absolute path
+// below the mount, with no process in it. Empty means the place that New takes.
+func NewBelow(below, name string, l enforce.Limits) (*Group, error) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil, fmt.Errorf("find control groups: %w", err)
@@ -59,7 +64,7 @@ func New(name string, l enforce.Limits) (*Group, error) {
 	}
 	g := &Group{name: name, missing: "no control group can be made here"}
 	for _, h := range parse(string(mounts), string(own)) {
-		if err := g.add(h, name); err != nil {
+		if err := g.add(h, below, name); err != nil {
 			g.missing = err.Error()
 		}
 	}
@@ -70,11 +75,11 @@ func New(name string, l enforce.Limits) (*Group, error) {
 }
 
 // add makes the session's folder in one hierarchy, if it is of use and may be made.
-func (g *Group) add(h hierarchy, name string) error {
+func (g *Group) add(h hierarchy, below, name string) error {
 	if !h.useful() {
 		return nil
 	}
-	parent, err := makeParent(h)
+	parent, err := makeParent(h, below)
 	if err != nil {
 		return err
 	}
@@ -94,9 +99,11 @@ func (g *Group) add(h hierarchy, name string) error {
 // root, and for others at the nearest place above their own group where they may, which is where
 // systemd has delegated a subtree to their user manager. Never in their own group: v2 allows
 // processes in leaves only once controllers are enabled (cgroups(7), "no internal processes").
-func makeParent(h hierarchy) (string, error) {
+func makeParent(h hierarchy, below string) (string, error) {
 	places := []string{h.mount}
-	if os.Geteuid() != 0 {
+	if h.unified && below != "" {
+		places = []string{filepath.Join(h.mount, below)}
+	} else if os.Geteuid() != 0 {
 		places = nil
 		for dir := h.self; dir != "/" && dir != "."; {
 			dir = filepath.Dir(dir)
@@ -238,13 +245,46 @@ func (d dir) setCPU(cpus float64) error {
 	return d.write("cpu.cfs_quota_us", quota)
 }
 
+// Made says why there is no group at all, or nil.
+func (g *Group) Made() error {
+	if len(g.current()) == 0 {
+		return errors.New(g.missing)
+	}
+	return nil
+}
+
 // Limits tells which limits are in force, and why the others are not.
 func (g *Group) Limits() []enforce.Limit { return g.limits }
+
+// Unified gives the group's folder in the hierarchy of v2, where kernel programs can be attached, with or without
+// controllers; "" without one.
+func (g *Group) Unified() string {
+	for _, d := range g.current() {
+		if d.unified {
+			return d.path
+		}
+	}
+	return ""
+}
 
 // Join moves a process with all its threads into the group. Call it before the process opens a
 // socket: a socket keeps the group of its birth.
 func (g *Group) Join(pid int) error {
-	for _, d := range g.current() {
+	dirs := g.current()
+	if len(dirs) == 0 {
+		return nil
+	}
+	home, err := placesOf(pid)
+	if err != nil {
+		return err
+	}
+	g.mu.Lock()
+	if g.homes == nil {
+		g.homes = map[int][]dir{}
+	}
+	g.homes[pid] = home
+	g.mu.Unlock()
+	for _, d := range dirs {
 		if err := d.write("cgroup.procs", strconv.Itoa(pid)); err != nil {
 			return fmt.Errorf("move process %d into %s: %w", pid, d.path, err)
 		}
@@ -252,16 +292,66 @@ func (g *Group) Join(pid int) error {
 	return nil
 }
 
-// Leave moves a process back to where this process is. The keeper is born-mover of a session: it
+// Leave moves a process that joined back to where it was. The keeper is born-mover of a session: it
 // is in the group while it forks the cell, so that the cell needs no move of its own.
 func (g *Group) Leave(pid int) error {
-	for _, d := range g.current() {
-		own := dir{path: filepath.Join(d.mount, d.self)}
-		if err := own.write("cgroup.procs", strconv.Itoa(pid)); err != nil {
-			return fmt.Errorf("move process %d back into %s: %w", pid, own.path, err)
+	g.mu.Lock()
+	home, ok := g.homes[pid]
+	delete(g.homes, pid)
+	dirs := g.dirs
+	g.mu.Unlock()
+	if len(dirs) == 0 {
+		return nil
+	}
+	if !ok {
+		return fmt.Errorf("process %d did not join this group", pid)
+	}
+	return moveTo(pid, home, dirs)
+}
+
+// moveTo writes a process into those of the places that lie in the hierarchies of dirs.
+func moveTo(pid int, places, dirs []dir) error {
+	for _, d := range dirs {
+		for _, place := range places {
+			if place.mount != d.mount {
+				continue
+			}
+			if err := place.write("cgroup.procs", strconv.Itoa(pid)); err != nil {
+				return fmt.Errorf("move process %d back into %s: %w", pid, place.path, err)
+			}
 		}
 	}
 	return nil
+}
+
+// placesOf finds the groups that a process is in.
+func placesOf(pid int) ([]dir, error) {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("find control groups: %w", err)
+	}
+	groups, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cgroup"))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = unix.ESRCH
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find the groups of process %d: %w", pid, unwrapPath(err))
+	}
+	var out []dir
+	for _, h := range parse(string(mounts), string(groups)) {
+		out = append(out, dir{path: filepath.Join(h.mount, h.self), hierarchy: h})
+	}
+	return out, nil
+}
+
+// Expel moves a process that should never have joined to the groups of another one, wherever it is in this group. It is
+// for a process id that was used again between a check and the move.
+func (g *Group) Expel(pid, to int) error {
+	places, err := placesOf(to)
+	if err != nil {
+		return err
+	}
+	return moveTo(pid, places, g.current())
 }
 
 // freezer finds the hierarchy that can stop the group.
@@ -391,6 +481,31 @@ func thawAll(dirs []dir) error {
 		}
 	}
 	return nil
+}
+
+// Empty kills what is in the group and waits until nothing is. Walls that hang on the group may be taken down then.
+func (g *Group) Empty(limit time.Duration) error {
+	deadline := time.Now().Add(limit)
+	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
+		n := 0
+		for _, d := range g.current() {
+			data, err := os.ReadFile(filepath.Join(d.path, "cgroup.procs"))
+			if err = ignoreMissing(err); err != nil {
+				return fmt.Errorf("count what is in %s: %w", d.path, unwrapPath(err))
+			}
+			n += len(strings.Fields(string(data)))
+		}
+		if n == 0 {
+			return nil
+		}
+		if err := g.Kill(); err != nil {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%d processes in the group do not end within %v", n, limit)
+		}
+		time.Sleep(pause)
+	}
 }
 
 // Remove kills what is left in the group and removes its folders.

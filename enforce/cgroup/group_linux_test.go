@@ -408,3 +408,60 @@ func TestJoinOfADeadProcess(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestLeaveGoesHome: a process that joined goes back to where it was, not to where this process is, and nobody else is moved.
+func TestLeaveGoesHome(t *testing.T) {
+	first, second := newGroup(t, enforce.Limits{}), newGroup2(t)
+	cmd, _ := member(t, first, "busy")
+	if err := second.Join(cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Leave(cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range first.dirs {
+		data, err := os.ReadFile(filepath.Join(d.path, "cgroup.procs"))
+		if err != nil || strings.TrimSpace(string(data)) != strconv.Itoa(cmd.Process.Pid) {
+			t.Errorf("%s holds %q, %v; want process %d back", d.path, data, err, cmd.Process.Pid)
+		}
+	}
+	if err := second.Leave(cmd.Process.Pid); err == nil {
+		t.Error("a process left that was not in the group")
+	}
+	if err := first.Expel(cmd.Process.Pid, os.Getpid()); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Empty(0); err != nil {
+		t.Errorf("after the expulsion: %v", err)
+	}
+}
+
+func newGroup2(t *testing.T) *Group {
+	t.Helper()
+	g, err := New("test-second-"+strconv.Itoa(os.Getpid()), enforce.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := g.Remove(); err != nil {
+			t.Error(err)
+		}
+	})
+	return g
+}
+
+// TestEmptyWaits: when it returns, nothing of the group runs, frozen or not.
+func TestEmptyWaits(t *testing.T) {
+	g := newGroup(t, enforce.Limits{})
+	cmd, _ := member(t, g, "busy")
+	if err := g.Freeze(time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Empty(5 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	state, err := cmd.Process.Wait()
+	if err != nil || state.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Errorf("the member ended as %v, %v", state, err)
+	}
+}

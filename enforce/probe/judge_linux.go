@@ -83,6 +83,9 @@ func (r result) at(object string) result {
 // the cell's root; Landlock answers EACCES for what exists. In bare only Landlock can refuse, and
 // a missing file proves nothing.
 func (b *battery) hidden() errnos {
+	if b.half != "" {
+		return b.alone(unix.ENOENT)
+	}
 	if b.Backend == enforce.Bare {
 		return b.landlock()
 	}
@@ -91,6 +94,9 @@ func (b *battery) hidden() errnos {
 
 // unwritable is how writing fails: read-only mounts answer EROFS, Landlock EACCES.
 func (b *battery) unwritable() errnos {
+	if b.half != "" {
+		return b.alone(unix.ENOENT, unix.EROFS)
+	}
 	if b.Backend == enforce.Bare {
 		return b.landlock()
 	}
@@ -107,22 +113,38 @@ func (b *battery) landlock() errnos {
 // unreachable is how a connection to an address of the outside fails. ENETUNREACH counts only in
 // an own network namespace: a laptop without a network answers the same.
 func (b *battery) unreachable() errnos {
+	if b.half != "" {
+		return b.alone(unix.ENETUNREACH, unix.EADDRNOTAVAIL)
+	}
 	if b.Backend == enforce.Bare {
-		stops := errnos{unix.EPERM}
-		if b.LandlockABI >= 4 { // LANDLOCK_ACCESS_NET_CONNECT_TCP, Linux 6.7
+		stops := errnos{unix.EPERM} // the kernel programs on the control group
+		if b.LandlockABI >= 4 {     // LANDLOCK_ACCESS_NET_CONNECT_TCP, Linux 6.7
 			stops = append(stops, unix.EACCES)
 		}
 		return stops
 	}
-	if !b.ownNet {
+	stops := b.programs()
+	if b.ownNet {
+		stops = append(stops, unix.ENETUNREACH, unix.EADDRNOTAVAIL)
+	}
+	return stops
+}
+
+// programs is how kernel programs on the control group refuse, if there are any. They are asked before there is a route,
+// and nothing else answers connect(2), bind(2) and sendto(2) like that.
+func (b *battery) programs() errnos {
+	if len(b.Targets.EBPF) == 0 {
 		return nil
 	}
-	return errnos{unix.ENETUNREACH, unix.EADDRNOTAVAIL}
+	return errnos{unix.EPERM}
 }
 
 // localRefused is how a connection to a loopback address of the host fails: in the cell's own
 // namespace nobody listens there.
 func (b *battery) localRefused() errnos {
+	if b.half != "" {
+		return b.alone(unix.ECONNREFUSED)
+	}
 	if b.Backend == enforce.Bare {
 		return b.unreachable()
 	}
@@ -135,6 +157,9 @@ func (b *battery) localRefused() errnos {
 // scoped is how a signal or an abstract socket of the host is refused. Landlock scopes (ABI 6,
 // Linux 6.12) answer EPERM; the namespace makes the object disappear.
 func (b *battery) scoped(own bool, gone unix.Errno) errnos {
+	if b.half != "" {
+		return b.alone(gone)
+	}
 	var stops errnos
 	if b.LandlockABI >= 6 {
 		stops = append(stops, unix.EPERM)

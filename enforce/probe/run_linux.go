@@ -35,7 +35,9 @@ type battery struct {
 	thrErr  error
 	killAll error // of kill(-1, 0), asked before there is a child
 	child   child
-	proxy   []result // of conversations, in their order; nil before they were held
+	proxy   []result     // of conversations, in their order; nil before they were held
+	half    enforce.Half // set in a battery that one half of the mechanisms surrounds, see Alone
+	control bool         // nothing surrounds it: what can work, works
 }
 
 // Run makes every attempt once and reports what happened, in a fixed order. It starts one
@@ -95,7 +97,7 @@ func table(s Setup) []attempt {
 	var all []attempt
 	for _, part := range [][]attempt{
 		fsRead(s), fsWrite(s), present(s), scratchAttacks(s), absent(s), hide(s),
-		egress(s), proxied(s), local(s), procSignals(), procFiles(), kernelCalls(s), kernelState(),
+		egress(s), programs(s), proxied(s), local(s), procSignals(), procFiles(), kernelCalls(s), kernelState(),
 		priv(), env(), limits(s), life(), positive(s), childFacts(),
 	} {
 		all = append(all, part...)

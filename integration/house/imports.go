@@ -56,7 +56,7 @@ var cellNever = []string{
 
 // systemFolders are the only places that talk to the kernel directly or ask which system this is.
 var systemFolders = []string{
-	"enforce", "runtime/cell", "runtime/session", "runtime/wire", "netproxy/transparent", "platform",
+	"enforce", "runtime/cell", "runtime/session", "runtime/wallsd", "runtime/wire", "netproxy/transparent", "platform",
 	"cmd/coworker-wallsd", "integration",
 }
 

@@ -56,9 +56,9 @@ func loopbackUp() error {
 func runFault(t *testing.T, u testuser.User, j job) []said {
 	t.Helper()
 	program := filepath.Join(bin, "walls", "driver")
-	backend := j.Backend
+	mode, backend := j.Staged, j.Backend
 	j.Place = userPlace(t, u)
-	j.Backend = backend
+	j.Staged, j.Backend = mode, backend
 	j.Argv = []string{"/bin/true"}
 	var s *supervisor
 	if os.Geteuid() == 0 {

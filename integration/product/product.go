@@ -61,7 +61,7 @@ func Release(dir, version string) error {
 // Proxy is the package of the proxy that a release has.
 const Proxy = "coworker/cmd/coworker-proxy"
 
-// Build compiles the three programs as scripts/build does, with build tags and with a proxy from some package.
+// Build compiles the programs as scripts/build does, with build tags and with a proxy from some package.
 func Build(dir, proxy, tags string) error {
 	flags, err := Helpers(dir, proxy, tags)
 	if err != nil {
@@ -70,11 +70,12 @@ func Build(dir, proxy, tags string) error {
 	return Compile(dir, "coworker", "coworker/cmd/coworker", flags, tags)
 }
 
-// Helpers compiles the cell and a proxy, and gives the linker flags of a program that is to start them: it carries their
+// Helpers compiles the cell, a proxy and the helper of people without privileges, and gives the linker flags of a program that is to start them: it carries their
 // digests, whatever they are.
 func Helpers(dir, proxy, tags string) (flags string, err error) {
 	for _, helper := range []struct{ name, pkg, variable string }{
 		{"coworker-cell", "coworker/cmd/coworker-cell", "CellDigest"}, {"coworker-proxy", proxy, "ProxyDigest"},
+		{"coworker-wallsd", "coworker/cmd/coworker-wallsd", "WallsdDigest"},
 	} {
 		if err := Compile(dir, helper.name, helper.pkg, "", tags); err != nil {
 			return "", err

@@ -77,6 +77,14 @@ type report struct {
 	} `json:"denials"`
 	DroppedEnv []string `json:"dropped_env"`
 	Started    *string  `json:"started"`
+	Walls      map[string]struct {
+		Mechanisms []string `json:"mechanisms"`
+		Detail     string   `json:"detail"`
+	} `json:"walls"`
+	Staged *struct {
+		Session                           string
+		Changes, Applied, Held, Conflicts int
+	} `json:"staged"`
 }
 
 // patience bounds every command of the suite.

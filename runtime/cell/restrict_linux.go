@@ -35,7 +35,7 @@ func restrict(b wire.Begin, p *wire.Proved) error {
 		// and the mounts keep both walls already.
 		return nil
 	}
-	rules := landlock.Rules{RestrictTCP: b.Backend == enforce.Bare && abi >= tcpABI}
+	rules := landlock.Rules{RestrictTCP: b.Backend == enforce.Bare && abi >= tcpABI, LogDenials: b.LogDenials}
 	visible := native.Visible(b.Spec)
 	if b.Backend == enforce.Bare {
 		visible = native.VisibleBare(b.Spec)

@@ -13,6 +13,7 @@ import (
 
 	"coworker/enforce"
 	"coworker/enforce/bare"
+	"coworker/enforce/enforcetest"
 )
 
 // bareBackend builds cells from Landlock and seccomp alone.
@@ -44,8 +45,12 @@ func (bareBackend) Start(_ context.Context, l enforce.Launch) (*enforce.Cell, er
 	ended := make(chan struct{})
 	var how string
 	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
+		runtime.LockOSThread() // never unlocked: the thread is the cell's, and ends with it
+		// The helper moves no process that could still become another user, and a bare cell has no user namespace yet.
+		if err := keepWho(spec); err != nil {
+			result <- started{nil, err}
+			return
+		}
 		p, err := bare.Start(spec, "/proc/self/fd/"+strconv.Itoa(program), []string{"coworker-cell", "cell"}, l.Stderr, l.CellWire)
 		result <- started{p, err}
 		if err != nil {
@@ -75,6 +80,17 @@ func (bareBackend) Start(_ context.Context, l enforce.Launch) (*enforce.Cell, er
 			return killErr
 		},
 	}, nil
+}
+
+// keepWho sets no_new_privs on this thread, whose child inherits it.
+func keepWho(s enforce.Spec) error {
+	if enforcetest.Off(s, enforce.Priv) {
+		return nil
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("set no_new_privs for the cell: %w", err)
+	}
+	return nil
 }
 
 // killTree ends the cell and what it started. Without a pid namespace nothing ties the processes

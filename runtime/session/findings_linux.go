@@ -128,6 +128,12 @@ func (s *Session) Watching() []string {
 			w = append(w, string(flow.Transparent))
 		}
 	}
+	if s.ward.State().Egress.On() {
+		w = append(w, string(enforce.SourceEBPF))
+	}
+	if s.log.source != nil && s.attestation.Landlock > 0 {
+		w = append(w, string(enforce.SourceLandlock))
+	}
 	return w
 }
 
@@ -147,12 +153,13 @@ func (s *Session) Denials() []Denial {
 	return out
 }
 
-// Refusals lists what the proxy refused so far, each once.
+// Refusals lists what the proxy and the kernel's programs refused so far, each once.
 func (s *Session) Refusals() []Denial {
-	if s.egress == nil {
-		return nil
+	var out []Denial
+	if s.egress != nil {
+		out = s.egress.ledger.denials()
 	}
-	return s.egress.ledger.denials()
+	return append(out, s.refused.denials()...)
 }
 
 // Shared tells about files of package stores that are hard-linked into the trees.

@@ -1,7 +1,10 @@
 package session
 
 import (
+	"slices"
+
 	"coworker/enforce"
+	"coworker/runtime/ward"
 	"coworker/runtime/wire"
 )
 
@@ -9,7 +12,7 @@ import (
 const landlockScopes = 6
 
 // mechanismsOf says which mechanisms keep each wall in a session, from what was really put up.
-func mechanismsOf(b enforce.BackendName, p *wire.Proved, limits []enforce.Limit) map[enforce.Wall][]enforce.Mechanism {
+func mechanismsOf(b enforce.BackendName, p *wire.Proved, limits []enforce.Limit, w ward.State) map[enforce.Wall][]enforce.Mechanism {
 	m := map[enforce.Wall][]enforce.Mechanism{
 		enforce.Kernel: {enforce.Seccomp},
 		enforce.Priv:   {enforce.NoNewPrivs},
@@ -26,7 +29,9 @@ func mechanismsOf(b enforce.BackendName, p *wire.Proved, limits []enforce.Limit)
 		add(enforce.Proc, enforce.PidNS)
 		add(enforce.Priv, enforce.UserNS)
 		add(enforce.Life, enforce.PidNS, enforce.Pdeathsig)
+		addEgress(add, w.Egress)
 	} else {
+		addEgress(add, w.Egress) // the first one here: it stops what is not TCP, too
 		add(enforce.FSProtect, enforce.Watch)
 		// No mechanism for life: a child that left its parents outlives the cell, and a supervisor
 		// that was killed cannot end it.
@@ -61,6 +66,17 @@ func mechanismsOf(b enforce.BackendName, p *wire.Proved, limits []enforce.Limit)
 		add(enforce.Life, enforce.Cgroup)
 	}
 	return m
+}
+
+// addEgress adds the kernel programs of the control group to the walls that they keep.
+func addEgress(add func(enforce.Wall, ...enforce.Mechanism), p ward.Programs) {
+	if !p.On() {
+		return
+	}
+	add(enforce.NetEgress, enforce.EBPF)
+	if slices.Contains(p.Hooks, "connect_unix") && slices.Contains(p.Hooks, "sendmsg_unix") {
+		add(enforce.NetLocal, enforce.EBPF)
+	}
 }
 
 // mergeLimits puts the limits that the cell set and those of the control group into one list: one

@@ -205,11 +205,12 @@ func (k *keeperLink) startCell(l enforce.Launch, notes []string) (*enforce.Cell,
 	left := make(chan error, 1)
 	go func() { left <- k.leave(l) }()
 	return &enforce.Cell{
-		Settled:   func() error { return <-left },
+		Settled:   sync.OnceValue(func() error { return <-left }),
 		Pid:       startedMsg.Pid,
 		Notes:     notes,
 		MountInfo: mountInfo,
 		Cover:     k.cover,
+		Alone:     k.alone,
 		Kill:      k.kill,
 		Ended:     k.ended,
 		How:       k.howEnded,
@@ -334,6 +335,12 @@ func (k *keeperLink) exchange(request wire.Type, body any, want wire.Type, files
 		return nil, failed
 	}
 	return nil, fmt.Errorf("%w: keeper answered %s to %s", wire.ErrProtocol, frame.Type, request)
+}
+
+func (k *keeperLink) alone(t enforce.AloneTargets, literals []string) ([]enforce.Probe, error) {
+	var done wire.AloneDone
+	err := k.ask(wire.TypeKeeperAlone, wire.KeeperAlone{Targets: t, Literals: literals}, wire.TypeKeeperAloneDone, &done)
+	return done.Probes, err
 }
 
 func (k *keeperLink) cover(tree, rel string, kind enforce.CoverKind) error {

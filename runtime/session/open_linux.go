@@ -45,6 +45,10 @@ type Options struct {
 	Shown        []string // absolute paths that a person named although they look secret
 	// Egress belongs to a Spec with a network; nil otherwise.
 	Egress *Egress
+	// Staged says that no writable tree changes until somebody applies what was written; StageStore is the absolute path of
+	// the folder in which that is kept (see runtime/changes).
+	Staged     bool
+	StageStore string
 }
 
 // Session is a cell with proved walls. Its methods may be called from several goroutines.
@@ -56,7 +60,10 @@ type Session struct {
 	link        *cellLink
 	ward        ward.Ward
 	guard       *guard
+	staging     staging
 	egress      *egress
+	refused     *refusals
+	log         auditLog
 	input       sync.Mutex // of the caller's standard input, see WhilePaused
 	terminals   terminals
 	disk        *diskWatch
@@ -109,6 +116,7 @@ func (s *Session) refusal(ctx context.Context, err error) error {
 		} else if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 			refused.Remedy = fmt.Sprintf("make room on the file system of %q or %q", s.options.StateDir, s.options.Spec.HomeStore)
 		}
+		s.stagingRemedy(refused)
 		if text := s.crash.text(); text != "" {
 			refused.Cause = fmt.Errorf("%w (%s)", refused.Cause, text)
 		}
@@ -149,11 +157,19 @@ func (s *Session) open(ctx context.Context) (err error) {
 		s.phases["cell-"+name] = time.Duration(micros) * time.Microsecond
 	}
 	probes := append(proved.Probes, outsideChecks(s.cell.Pid, s.options.Backend, canaries.targets)...)
+	probes = append(probes, s.wardChecks()...)
 	probes = append(probes, canaries.touched()...)
+	probes = append(probes, s.stagedChecks()...)
 	if probes, err = scratch.judge(ctx, probes, s); err != nil {
 		return err
 	}
 	s.lap("outside")
+	halves, err := s.halves(ctx)
+	if err != nil {
+		return err
+	}
+	probes = append(probes, halves...)
+	s.lap("halves")
 	defer s.lap("admit")
 	return s.admit(ctx, proved, plain(probes, canaries.targets))
 }
@@ -191,11 +207,14 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 	if enforcetest.Off(spec, enforce.Res) {
 		spec.Limits = enforce.Limits{}
 	}
-	if s.ward, err = ward.Open(ward.Request{Name: s.id, Limits: spec.Limits}); err != nil {
+	request := ward.Request{Name: s.id, Limits: spec.Limits, Literals: spec.Literals, NoEgress: enforcetest.Off(spec, faultEBPF)}
+	if s.ward, err = openWard(request); err != nil {
 		s.crash.started()
 		return err
 	}
 	s.undo(s.ward.Remove)
+	s.listenToWard()
+	s.openAuditLog()
 	s.egress = s.newEgress()
 	s.undo(s.egress.close)
 	// In the group before the cell opens its first socket: a socket keeps the group of its birth.
@@ -208,6 +227,7 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 	if err != nil {
 		return err
 	}
+	s.log.watch(s.cell.Pid)
 	s.undo(s.killCell)
 	if err := s.egress.started(); err != nil {
 		return err
@@ -217,6 +237,7 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 	}
 	s.lap("keeper")
 	s.background.Go(s.listen)
+	s.background.Go(s.awaitFall)
 	return nil
 }
 
@@ -263,7 +284,8 @@ func (s *Session) prove(ctx context.Context, c *canaries) (*wire.Proved, error) 
 	c.targets.Egress = s.egress.targets(s.cell.Egress)
 	ctx, cancel := context.WithTimeout(ctx, proveLimit)
 	defer cancel()
-	begin := wire.Begin{Backend: s.options.Backend.Name(), Spec: s.options.Spec, Targets: c.targets}
+	c.targets.EBPF = s.ward.State().Egress.Hooks
+	begin := wire.Begin{Backend: s.options.Backend.Name(), Spec: s.options.Spec, Targets: c.targets, LogDenials: s.log.source != nil}
 	proved := &wire.Proved{}
 	return proved, s.link.request(ctx, wire.TypeBegin, begin, wire.TypeProved, proved)
 }
@@ -295,13 +317,14 @@ func (s *Session) endCell() {
 
 // admit decides on the evidence, stores the attestation and opens the session for commands.
 func (s *Session) admit(ctx context.Context, proved *wire.Proved, probes []enforce.Probe) error {
-	limits := mergeLimits(s.options.Spec.Limits, proved.Limits, s.ward.Limits(), []enforce.Limit{s.disk.limit()})
-	mechanisms := mechanismsOf(s.options.Backend.Name(), proved, limits)
+	limits := mergeLimits(s.options.Spec.Limits, proved.Limits, s.ward.Limits(), []enforce.Limit{s.disk.limit()}, s.timeLimit())
+	mechanisms := mechanismsOf(s.options.Backend.Name(), proved, limits, s.ward.State())
+	s.stagedMechanisms(mechanisms)
 	verdict := enforce.Assess(enforce.Evidence{Probes: probes, Mechanisms: mechanisms, Limits: limits})
 	s.attestation = Attestation{
-		Version: 1, Backend: s.options.Backend.Name(), Level: verdict.Level, Walls: verdict.Walls, Missing: verdict.Missing,
+		Version: 1, Backend: s.options.Backend.Name(), Level: verdict.Level, Walls: verdict.Walls, Missing: verdict.Missing, Lacking: verdict.Lacking,
 		Probes: probes, Limits: limits, Landlock: proved.LandlockABI, Rights: proved.Rights,
-		Kernel: kernelRelease(), Cell: CellDigest, Proxy: s.proxyDigest(), SpecDigest: s.attestation.SpecDigest, Notes: slices.Concat(s.cell.Notes, s.egress.notes()),
+		Kernel: kernelRelease(), Cell: CellDigest, Proxy: s.proxyDigest(), SpecDigest: s.attestation.SpecDigest, Notes: slices.Concat(s.cell.Notes, s.egress.notes(), wardNotes(s.ward.State())),
 	}
 	document, err := json.Marshal(s.attestation)
 	if err != nil {
@@ -311,7 +334,7 @@ func (s *Session) admit(ctx context.Context, proved *wire.Proved, probes []enfor
 		return err
 	}
 	if verdict.Level < s.options.MinLevel {
-		return errors.Join(&RefusedError{Level: verdict.Level, Wanted: s.options.MinLevel, Missing: verdict.Missing, Attestation: &s.attestation}, s.move(Refused))
+		return errors.Join(&RefusedError{Level: verdict.Level, Wanted: s.options.MinLevel, Missing: slices.Concat(verdict.Missing, verdict.Lacking), Attestation: &s.attestation}, s.move(Refused))
 	}
 	if err := s.cell.Settled(); err != nil {
 		return err
@@ -325,6 +348,7 @@ func (s *Session) admit(ctx context.Context, proved *wire.Proved, probes []enfor
 	if err := s.egress.settle(); err != nil {
 		return err
 	}
+	s.refused.settle()
 	if err := s.guard.startWatch(); err != nil {
 		return err
 	}

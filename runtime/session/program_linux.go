@@ -23,6 +23,9 @@ var ProxyDigest string
 // BoxDigest is the same for coworker-box. A build without that helper has none.
 var BoxDigest string
 
+// WallsdDigest is the same for coworker-wallsd.
+var WallsdDigest string
+
 // maxProgram bounds how much is read as a cell binary.
 const maxProgram = 64 << 20
 
@@ -36,6 +39,9 @@ func OpenProxy() (*os.File, error) { return openHelper("coworker-proxy", ProxyDi
 
 // OpenBox does the same for coworker-box.
 func OpenBox() (*os.File, error) { return openHelper("coworker-box", BoxDigest) }
+
+// OpenWallsd does the same for coworker-wallsd, which is not started but installed.
+func OpenWallsd() (*os.File, error) { return openHelper("coworker-wallsd", WallsdDigest) }
 
 func openHelper(name, digest string) (*os.File, error) {
 	self, err := os.Executable()

@@ -1,6 +1,7 @@
 package ward
 
 import (
+	"errors"
 	"time"
 
 	"coworker/enforce"
@@ -9,8 +10,11 @@ import (
 
 // Request says what a session needs.
 type Request struct {
-	Name   string // of the session; becomes the name of its group
-	Limits enforce.Limits
+	Name     string // of the session; becomes the name of its group
+	Limits   enforce.Limits
+	Literals []string // addresses that rules consist of, as in enforce.Spec
+	NoEgress bool     // leave out the programs of enforce/egress; for builds that show that the rest holds alone
+	Below    string   // a delegated group of v2 to make it in, see cgroup.NewBelow; empty: the usual place
 }
 
 // Local is a ward in this process, with what this process may do.
@@ -18,20 +22,31 @@ type Local struct {
 	group    *cgroup.Group
 	refusals chan enforce.Refusal
 	fallen   chan error
+	network  *network
 }
 
 // Open makes the group and sets its limits. Without the right to make one it returns a Local that bounds nothing and says
 // why.
 func Open(r Request) (*Local, error) {
-	group, err := cgroup.New(r.Name, r.Limits)
+	group, err := cgroup.NewBelow(r.Below, r.Name, r.Limits)
 	if err != nil {
 		return nil, err
 	}
-	return &Local{group: group, refusals: make(chan enforce.Refusal), fallen: make(chan error, 1)}, nil
+	l := &Local{group: group, refusals: make(chan enforce.Refusal, heard), fallen: make(chan error, 1)}
+	l.network = openNetwork(r, group.Unified(), l.refusals, l.fallen)
+	return l, nil
 }
 
+// heard is how many refusals wait for whoever reads them.
+const heard = 1024
+
 // Join implements Ward.
-func (l *Local) Join(pid int) error { return l.group.Join(pid) }
+func (l *Local) Join(pid int) error {
+	if err := l.group.Join(pid); err != nil {
+		return err
+	}
+	return l.network.join(pid)
+}
 
 // Leave implements Ward.
 func (l *Local) Leave(pid int) error { return l.group.Leave(pid) }
@@ -60,11 +75,15 @@ func (l *Local) Kill() error { return l.group.Kill() }
 // Counts implements Ward.
 func (l *Local) Counts() Counts {
 	e := l.group.Events()
-	return Counts{OOMKills: e.OOMKills, PidsMax: e.PidsMax}
+	unheard, started := l.network.counts()
+	return Counts{OOMKills: e.OOMKills, PidsMax: e.PidsMax, Unheard: unheard, Processes: started}
 }
 
 // State implements Ward.
-func (l *Local) State() State { return State{} }
+func (l *Local) State() State { return State{Egress: l.network.programs()} }
+
+// Check implements Ward.
+func (l *Local) Check() error { return l.network.verify() }
 
 // Refusals implements Ward.
 func (l *Local) Refusals() <-chan enforce.Refusal { return l.refusals }
@@ -74,7 +93,8 @@ func (l *Local) Fallen() <-chan error { return l.fallen }
 
 // Remove implements Ward.
 func (l *Local) Remove() error {
-	err := l.group.Remove()
+	l.network.rest() // the group is about to go, and its programs with it
+	err := errors.Join(l.group.Remove(), l.network.close())
 	close(l.refusals)
 	close(l.fallen)
 	return err

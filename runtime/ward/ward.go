@@ -26,8 +26,11 @@ type Ward interface {
 	Kill() error // ends everything in the group, frozen or not; does not wait
 	Counts() Counts
 	State() State
-	// Refusals are attempts that the programs refused and told about. Remove closes it. Nobody has to read it: what does
-	// not fit is counted in Counts.
+	// Check asks the kernel whether each wall that State tells of is where it was put. The ward does so by itself all the
+	// time, see Fallen.
+	Check() error
+	// Refusals are attempts that the programs refused and told about, and programs that were started (enforce.HookExec).
+	// Remove closes it. Nobody has to read it: what does not fit is counted in Counts.
 	Refusals() <-chan enforce.Refusal
 	// Fallen gets one error when a wall is gone that was there. Remove closes it.
 	Fallen() <-chan error

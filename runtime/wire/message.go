@@ -45,6 +45,12 @@ const (
 	TypeContinued
 	TypeKillAll
 	TypeKilled
+	TypeKeeperAlone
+	TypeKeeperAloneDone
+	TypeAloneBegin
+	TypeAloneReady
+	TypeAloneGo
+	TypeAloneDone
 	TypeLaunch
 	TypeLaunched
 	typeEnd
@@ -58,6 +64,8 @@ var typeNames = [...]string{
 	TypeExecFailed: "ExecFailed", TypeSignal: "Signal", TypeResize: "Resize", TypeExited: "Exited",
 	TypeDial: "Dial", TypeDialed: "Dialed", TypeDialFailed: "DialFailed", TypeStop: "Stop",
 	TypeStopped: "Stopped", TypeContinue: "Continue", TypeContinued: "Continued",
+	TypeKeeperAlone: "KeeperAlone", TypeKeeperAloneDone: "KeeperAloneDone",
+	TypeAloneBegin: "AloneBegin", TypeAloneReady: "AloneReady", TypeAloneGo: "AloneGo", TypeAloneDone: "AloneDone",
 	TypeKillAll: "KillAll", TypeKilled: "Killed", TypeLaunch: "Launch", TypeLaunched: "Launched",
 }
 
@@ -150,6 +158,8 @@ type Begin struct {
 	Backend enforce.BackendName `json:"backend"`
 	Spec    enforce.Spec        `json:"spec"`
 	Targets probe.Targets       `json:"targets"`
+	// LogDenials says that somebody outside reads what the kernel logs of Landlock.
+	LogDenials bool `json:"log_denials,omitempty"`
 }
 
 // Proved carries what the cell found out about its own walls.
@@ -249,4 +259,26 @@ func strictUnmarshal(data []byte, v any) error {
 		return errors.New("trailing data")
 	}
 	return nil
+}
+
+// KeeperAlone asks the keeper to show what mounts and namespaces keep by themselves.
+type KeeperAlone struct {
+	Targets  enforce.AloneTargets `json:"targets"`
+	Literals []string             `json:"literals"` // of the Spec
+}
+
+// AloneBegin asks for the attempts with the second half of the mechanisms.
+type AloneBegin struct {
+	Spec    enforce.Spec         `json:"spec"`
+	Targets enforce.AloneTargets `json:"targets"`
+}
+
+// AloneReady names the attempts that do not work without walls either, with the reason.
+type AloneReady struct {
+	Idle map[string]string `json:"idle"`
+}
+
+// AloneDone carries the attempts of one half.
+type AloneDone struct {
+	Probes []enforce.Probe `json:"probes"`
 }

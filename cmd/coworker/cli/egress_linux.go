@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"coworker/enforce"
 	"coworker/netproxy/control"
 	"coworker/netproxy/flow"
 	"coworker/platform/config"
@@ -150,7 +151,8 @@ func (x *execution) summariseNet() {
 	}
 	n, told := 0, map[string]bool{}
 	for _, d := range x.report.Denials {
-		if d.Source != "proxy" && d.Source != "dns" && d.Source != "transparent" || told[d.What+d.Needed] {
+		ofKernel := d.Source == string(enforce.SourceEBPF) && d.Needed != "" // the rest of them are in the report
+		if !ofKernel && d.Source != "proxy" && d.Source != "dns" && d.Source != "transparent" || told[d.What+d.Needed] {
 			continue // what was tried on two ways is one line
 		}
 		told[d.What+d.Needed] = true

@@ -19,6 +19,7 @@ import (
 func execute(ctx context.Context, e *environment, f execFlags, r *report) error {
 	begun := e.now()
 	defer func() { r.DurationMS = e.now().Sub(begun).Milliseconds() }()
+	f = e.forLearning(f)
 	host, err := localHost()
 	if err != nil {
 		return err
@@ -104,6 +105,8 @@ func (x *execution) run() error {
 		x.report.Held = append(x.report.Held, heldReport{ID: item.ID, Path: jsonText(item.Workspace + "/" + item.Rel), Reason: item.Reason})
 	}
 	err = errors.Join(err, x.recordEnd(result, err))
+	err = errors.Join(err, x.settle(result, err))
+	err = errors.Join(err, x.learned(result))
 	outcome := x.outcome(result, err)
 	x.summarise(result, streams, outcome)
 	return outcome

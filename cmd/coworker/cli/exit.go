@@ -118,6 +118,7 @@ func ExitCode(err error) int {
 		walls    *wallsError
 		approval *approvalError
 		egress   *session.EgressError
+		fallen   *session.FallenError
 		secrets  *store.Error
 	)
 	switch {
@@ -133,7 +134,7 @@ func ExitCode(err error) int {
 		return exitTimeout
 	case errors.As(err, &limit):
 		return exitKilled
-	case errors.As(err, &refused), errors.As(err, &walls), errors.As(err, &egress):
+	case errors.As(err, &refused), errors.As(err, &walls), errors.As(err, &egress), errors.As(err, &fallen):
 		return exitWalls
 	case errors.As(err, &approval):
 		return exitNobodyToAsk

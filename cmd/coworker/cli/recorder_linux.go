@@ -65,7 +65,8 @@ func (r *recorder) Record(ctx context.Context, attestation string, events ...ses
 	started := true
 	for _, ev := range events {
 		r.pending = append(r.pending, r.row(attestation, ev))
-		started = started && ev.Stage == "start" && ev.Status == "ok"
+		// Neither announces anything: it is enough that they are stored with the next row, or at the end.
+		started = started && (ev.Stage == "start" && ev.Status == "ok" || ev.Status == session.Ran)
 	}
 	if started {
 		return nil
@@ -151,10 +152,13 @@ func (r *recorder) row(attestation string, ev session.Event) audit.Row {
 	if len(ev.Args) > 0 {
 		row.Args = r.redact.Args(ev.Args)
 	}
+	if ev.Source != "" {
+		row.VerdictSource = string(ev.Source)
+	}
 	if ev.Flow != nil {
 		row.Args, row.VerdictSource = flowArgs(*ev.Flow), "rule"
 	}
-	if ev.Stage == "exec" {
+	if ev.Stage == "exec" && ev.Status != session.Ran {
 		row.ActionDigest = actionDigest(ev.Args, row.Workspace)
 	}
 	return row

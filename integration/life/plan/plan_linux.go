@@ -27,6 +27,7 @@ type Place struct {
 	Level      string // minimum; "" is enforced
 	ReadOnly   bool
 	OneCommand bool
+	Staged     bool
 	Network    bool // the session has a proxy; Options leaves its program to the caller
 }
 
@@ -82,6 +83,7 @@ func (p Place) Options(program *os.File) (session.Options, error) {
 			Etc:      []enforce.File{{Path: "passwd", Data: fmt.Appendf(nil, "me:x:%d:%d::%s:/bin/sh\n", uid, gid, p.Home), Mode: 0o644}},
 		},
 		Backend: backend, Program: program, StateDir: p.State, MinLevel: level, OneCommand: p.OneCommand,
+		Staged: p.Staged, StageStore: filepath.Join(p.State, "changes"),
 		Recorder: noRecord{}, Notify: func(session.Notice) {}, Now: time.Now,
 	}, nil
 }
