@@ -56,9 +56,9 @@ func loopbackUp() error {
 func runFault(t *testing.T, u testuser.User, j job) []said {
 	t.Helper()
 	program := filepath.Join(bin, "walls", "driver")
-	mode, backend := j.Staged, j.Backend
+	asked := j.Place
 	j.Place = userPlace(t, u)
-	j.Staged, j.Backend = mode, backend
+	j.Staged, j.Level, j.Backend = asked.Staged, asked.Level, asked.Backend
 	j.Argv = []string{"/bin/true"}
 	var s *supervisor
 	if os.Geteuid() == 0 {

@@ -162,7 +162,7 @@ func (o Observations) allows(rule string) bool {
 
 func TestProposalsRestOnObservations(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(20_000) {
+	for seed := range uint64(5_000) {
 		o := world{rand.New(rand.NewPCG(seed, 1))}.observations()
 		p := Propose(o, redactor)
 		if err := check(o, p); err != nil {

@@ -113,6 +113,7 @@ func (d *draft) refusal(r Refused) {
 		d.path(d.read.refused, rest, times, by, r.Refusal)
 	case "--write":
 		d.path(d.write.refused, rest, times, by, r.Refusal)
+	case "--staged": // it was
 	default:
 		if r.Wall == enforce.FSHide || path.IsAbs(r.What) && secretFile(path.Clean(r.What)) {
 			d.leftOut++
@@ -125,7 +126,7 @@ func (d *draft) refusal(r Refused) {
 // path notes a path that was refused: the one that was asked for, if the flag is about that one.
 func (d *draft) path(table map[string]*seen, word string, times int64, by string, r enforce.Refusal) {
 	name := r.What
-	exact := word == name || word == "'"+name+"'"
+	exact := (word == name || word == "'"+name+"'") && !strings.Contains(name, "…") // with which names are cut
 	if !exact || !path.IsAbs(name) || path.Clean(name) != name || name == "/" || secretFile(name) || !d.mayShow(name) {
 		d.leftOut++
 		return

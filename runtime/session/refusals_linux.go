@@ -119,8 +119,8 @@ func (r *refusals) add(one enforce.Refusal) {
 		}
 		return
 	}
-	needed := one.Needed
-	if r.session.options.Backend.Name() == enforce.Bare {
+	needed := flagText(one.Needed)
+	if r.session.options.Backend.Name() == enforce.Bare && (one.Wall == enforce.NetEgress || one.Wall == enforce.NetLocal) {
 		needed = "" // it has no network to allow anything in
 	}
 	k := refusalKey{one.Source, one.Wall, one.Hook, comm, what, needed}

@@ -208,16 +208,34 @@ func userAttributes(dir string) error {
 	return unix.Lremovexattr(dir, name)
 }
 
-// endStage runs when the cell is dead and its mounts are gone. A stage in which nothing ran holds nothing.
+// endStage runs when the cell is dead and its mounts are gone. A stage in which nothing ran, or nothing was changed, goes.
 func (s *Session) endStage() error {
-	if s.guard.live {
-		return s.staging.stage.Ended()
+	stage, empty := s.staging.stage, !s.guard.live
+	if empty {
+		s.staging.stage = nil
+		return stage.Discard(context.Background())
 	}
-	return s.staging.stage.Discard(context.Background())
+	if err := stage.Ended(); err != nil {
+		return err
+	}
+	for _, t := range s.options.Spec.Trees {
+		if t.Stage == "" || s.stageOf(t) {
+			continue
+		}
+		s.staging.stage = nil
+		return stage.Close()
+	}
+	return nil
 }
 
-// Staged gives the stage of a staged session, nil otherwise. Until Close it belongs to the session; after it the caller may
-// apply or discard it, and closes it.
+// stageOf reports whether the stage of a tree is there. That of the scratch repository belongs to the battery.
+func (s *Session) stageOf(t enforce.Tree) bool {
+	_, err := os.Lstat(t.Stage)
+	return err == nil || !strings.HasPrefix(t.Stage, s.options.StageStore+"/")
+}
+
+// Staged gives the stage of a staged session, nil in a live one. Until Close it belongs to the session; after it the caller
+// may apply or discard it, and closes it. It is nil then if nothing was changed.
 func (s *Session) Staged() *changes.Stage { return s.staging.stage }
 
 // errLive is the answer to questions that only a staged session can answer.

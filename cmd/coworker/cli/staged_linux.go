@@ -18,17 +18,17 @@ const stagedShown = 20
 
 // settle decides what becomes of a staged session's changes, with everything inside dead.
 func (x *execution) settle(result session.Result, failed error) error {
-	stage := x.session.Staged()
-	if stage == nil {
+	if !x.flags.staged {
 		return nil
 	}
 	r := &stagedReport{Session: x.session.ID()}
 	x.report.Staged = r
+	stage := x.session.Staged()
+	if stage == nil {
+		return nil // nothing was changed
+	}
 	ctx := context.WithoutCancel(x.stop.ctx)
 	set, err := stage.Changes(ctx)
-	if errors.Is(err, changes.ErrNoStage) { // nothing was changed, so nothing was kept
-		return stage.Close()
-	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("changes of the staged session %s: %w", x.session.ID(), err), stage.Close())
 	}

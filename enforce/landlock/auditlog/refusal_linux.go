@@ -4,8 +4,6 @@ import (
 	"net"
 	"path"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"coworker/enforce"
 )
@@ -114,31 +112,14 @@ func (r *record) place() string {
 
 // needed is the smallest flag that gives the right for this one path.
 func needed(wall enforce.Wall, name, workspace string) string {
-	word, ok := argument(name)
-	if !ok {
-		return ""
-	}
 	inside := workspace != "" && (name == workspace || strings.HasPrefix(name, strings.TrimSuffix(workspace, "/")+"/"))
 	switch {
 	case wall == enforce.FSRead:
-		return "--read " + word
+		return "--read " + name
 	case wall == enforce.FSWrite && inside:
 		return "-w"
 	case wall == enforce.FSWrite:
-		return "--write " + word
+		return "--write " + name
 	}
 	return ""
-}
-
-// argument writes a path as one word for a shell. The path was chosen by a program inside, and a person may paste the flag: what
-// cannot be shown as it is, is no flag.
-func argument(name string) (string, bool) {
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-"
-	switch {
-	case strings.Trim(name, plain) == "":
-		return name, true
-	case !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return r == '\'' || !unicode.IsPrint(r) }):
-		return "", false
-	}
-	return "'" + name + "'", true
 }
