@@ -298,10 +298,13 @@ func (g *Group) Leave(pid int) error {
 	g.mu.Lock()
 	home, ok := g.homes[pid]
 	delete(g.homes, pid)
-	dirs := g.dirs
+	dirs, lent := g.dirs, g.lent
 	g.mu.Unlock()
 	if len(dirs) == 0 {
 		return nil
+	}
+	if lent { // whom it was lent to put the process there, or it was born there: it has no place of its own to go back to
+		return g.Expel(pid, os.Getpid())
 	}
 	if !ok {
 		return fmt.Errorf("process %d did not join this group", pid)

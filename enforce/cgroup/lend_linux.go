@@ -5,21 +5,23 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
 
 // Lend tells a backend that has somebody else put processes into the group where it is: its path below the mount of each
-// hierarchy, empty if there is no group. That other may make folders of the same name in hierarchies that the group does
+// hierarchy, empty if there is no group, or not at the usual place. That other may make folders of the same name in hierarchies that the group does
 // without, for device rules for instance; Remove then removes those too. What others left there goes now.
 func (g *Group) Lend() (string, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.dirs) == 0 {
+	usual := "/" + parentName + "/" + g.name
+	if len(g.dirs) == 0 || slices.ContainsFunc(g.dirs, func(d dir) bool { return d.path != filepath.Join(d.mount, usual) }) {
 		return "", nil
 	}
 	g.lent = true
-	return "/" + parentName + "/" + g.name, sweepRest()
+	return usual, sweepRest()
 }
 
 // hierarchies lists the mounted ones.

@@ -137,7 +137,7 @@ func (s *Session) checkStaging() error {
 	if !s.options.Staged {
 		return nil
 	}
-	if name := s.options.Backend.Name(); name != enforce.Native {
+	if name := s.options.Backend.Name(); !name.Namespaces() {
 		return &StagingError{Why: fmt.Sprintf("the backend %s makes no mounts", name)}
 	}
 	if !path.IsAbs(s.options.StageStore) {
