@@ -44,7 +44,7 @@ deps:
 
 # Packages under integration start cells, kernels and compilers of their own: one at a time. The rest share 2 cores.
 # Never from the test cache: it does not know the kernel, the users or the installed programs.
-test: deps build
+test: deps box
 	go vet $(PKGS)
 	units=$$(go list $(PKGS) | grep -v '^coworker/integration/'); \
 	$(GATE) go test -count=1 -p 2 -timeout $(TIMEOUT) $$units -- go test -count=1 -p 1 -timeout $(TIMEOUT) ./integration/...

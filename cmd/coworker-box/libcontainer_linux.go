@@ -129,6 +129,13 @@ func (b *box) wait() { b.process.Wait() } // the exit status is the launcher's; 
 
 // remove removes the folders of the control group, and what still runs in them.
 func (b *box) remove() error {
+	for _, dir := range b.groups {
+		// A group of v1 that the supervisor left frozen does not die.
+		if f, err := os.OpenFile(filepath.Join(dir, "freezer.state"), os.O_WRONLY, 0); err == nil {
+			f.WriteString("THAWED") // if not, it shows below: the folder stays busy
+			f.Close()
+		}
+	}
 	var errs []error
 	for _, dir := range b.groups {
 		errs = append(errs, removeGroup(dir))

@@ -20,9 +20,9 @@ const (
 // Setup asks the helper for a container. It is the first and only request; a Stop may follow, and the end of the connection
 // ends the container in any case.
 type Setup struct {
-	Group   string `json:"group"`  // path of the session's control group below each mount; its last element names the container
-	Labels  Labels `json:"labels"` // for the container's processes
-	HostNet bool   `json:"host_net"`
+	Group   string `json:"group"`    // path of the session's control group below each mount; its last element names the container
+	Labels  Labels `json:"labels"`   // for the container's processes
+	HostNet bool   `json:"host_net"` // no network namespace around the keeper's; only builds that leave out walls ask for it
 }
 
 // Labels name what mandatory access control the host has for the container's processes. Empty leaves it as it is.

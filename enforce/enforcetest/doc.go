@@ -5,6 +5,8 @@
 // with the branch: a release has no switch that opens a wall, and the tests of this package
 // look for one in its symbols.
 //
-// It may be imported by enforce/native, enforce/landlock, enforce/seccomp and runtime/cell. It
+// Besides the walls, "ebpf" names the programs of enforce/egress, which are a second wall.
+//
+// It may be imported by enforce/native, enforce/landlock, enforce/seccomp, runtime/cell and runtime/session. It
 // imports enforce only, and must not grow any other way to weaken a session.
 package enforcetest

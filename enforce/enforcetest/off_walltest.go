@@ -2,7 +2,11 @@
 
 package enforcetest
 
-import "coworker/enforce"
+import (
+	"os"
+
+	"coworker/enforce"
+)
 
 // Built says whether this binary can leave out walls.
 const Built = true
@@ -14,3 +18,6 @@ const Built = true
 func Off(spec enforce.Spec, w enforce.Wall) bool {
 	return spec.Fault != "" && spec.Fault == w
 }
+
+// Asked gives the wall that the environment asks to leave out, for tests of the whole program.
+func Asked() enforce.Wall { return enforce.Wall(os.Getenv("COWORKER_TEST_FAULT")) }

@@ -206,7 +206,7 @@ const struct edge *unused_edge __attribute__((unused));
 	} name SEC(".maps")
 MAP(groups, BPF_MAP_TYPE_HASH, __u64, struct session, 1024);
 MAP(marks, BPF_MAP_TYPE_HASH, struct mark_key, struct mark, 1 << 17);
-MAP(classes, BPF_MAP_TYPE_HASH, __u64, __u32, 1 << 16);
+MAP(classes, BPF_MAP_TYPE_HASH, __u64, __u32, 1 << 15);
 MAP(bases, BPF_MAP_TYPE_ARRAY, __u32, struct step, BASES *CLASSES);
 MAP(edges, BPF_MAP_TYPE_HASH, struct edge, struct step, 1 << 18);
 MAP(folds, BPF_MAP_TYPE_HASH, __u32, __u32, 4096);
@@ -295,38 +295,40 @@ static __always_inline __u64 mix(__u64 h, __u64 c)
 	return h ^ (h >> 29);
 }
 
+#define DROPPED 0x8000000000000000ull // of what fold_rune answers: the character is left out
+#define FOREIGN 0x4000000000000000ull // it stays what it is
+
 // fold_rune is what a character that is not ASCII becomes: nothing, up to three ASCII characters, or itself.
-static __always_inline __u64 fold_rune(__u64 h, __u32 rune)
+__noinline __u64 fold_rune(__u32 rune)
 {
 	if (rune >= 0xe0000 && rune <= 0xe0fff)
-		return h;
+		return DROPPED;
 	__u32 *to = bpf_map_lookup_elem(&folds, &rune);
 	if (!to)
-		return mix(h, 0x1000000ull | rune);
-	__u32 c = *to;
-	if (c & 0xff)
-		h = mix(h, c & 0xff);
-	if (c & 0xff00)
-		h = mix(h, c >> 8 & 0xff);
-	if (c & 0xff0000)
-		h = mix(h, c >> 16 & 0xff);
-	return h;
+		return FOREIGN | 0x1000000 | rune;
+	return *to ? *to : DROPPED;
 }
 
-// hash_name is the hash of the folded name, see fold in enforce/protect; 0 if it cannot be read.
+// HEAD is how many bytes of a name are read in full. No name of enforce/protect has half as many.
+#define HEAD 32
+
+// hash_name is the hash of the folded name, see fold in enforce/protect; 0 if it cannot be told. Of a longer name it is
+// that of its head if the head ends in what is trimmed, or else one that also counts length and end.
 __noinline __u64 hash_name(__u64 dentry)
 {
 	__u64 at = 0, word = 0;
 	__u32 len = 0;
 	READ(len, &((struct dentry *)dentry)->d_name.len);
 	READ(at, &((struct dentry *)dentry)->d_name.name);
-	if (!at || len == 0 || len > 255)
+	if (!at || len == 0)
 		return 0;
 	__u64 h = seed, kept = 0; // kept: up to the last character that is not trimmed
+	__u64 seen = 0;		  // what fold_rune answered
 	__u32 rune = 0, more = 0;
-	for (int i = 0; i < 255; i++) {
+#pragma unroll
+	for (int i = 0; i < HEAD; i++) {
 		if (i >= len)
-			break;
+			goto end;
 		if ((i & 7) == 0) {
 			if (READ(word, at + i)) // up to seven bytes behind the name, in the same object
 				return 0;
@@ -339,10 +341,20 @@ __noinline __u64 hash_name(__u64 dentry)
 				more--;
 				if (more)
 					continue;
-				__u64 was = h;
-				h = fold_rune(h, rune);
-				if (h != was)
-					kept = h;
+				__u64 to = fold_rune(rune);
+				seen |= to;
+				if (to & DROPPED)
+					continue;
+				if (to & FOREIGN) {
+					kept = h = mix(h, to & ~FOREIGN);
+					continue;
+				}
+				h = mix(h, to & 0xff);
+				if (to & 0xff00)
+					h = mix(h, to >> 8 & 0xff);
+				if (to & 0xff0000)
+					h = mix(h, to >> 16 & 0xff);
+				kept = h;
 				continue;
 			}
 			more = 0; // not UTF-8: a name of its own
@@ -356,13 +368,22 @@ __noinline __u64 hash_name(__u64 dentry)
 			continue;
 		}
 		if (c == ':' && h != seed)
-			break;
+			return kept ? kept : h;
 		if (c >= 'A' && c <= 'Z')
 			c += 32;
 		h = mix(h, c);
 		if (c != '.' && c != ' ')
 			kept = h;
 	}
+	if (len > HEAD) {
+		if (seen & DROPPED && !(seen & FOREIGN))
+			return 0; // what is left out could fill the head
+		if (kept == h || more) {
+			READ(word, at + len - 8);
+			return mix(mix(h, 0x4000000 | len), word);
+		}
+	}
+end:
 	if (more)
 		kept = mix(h, 0x2000000);
 	return kept ? kept : h;

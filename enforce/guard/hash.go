@@ -26,23 +26,32 @@ const (
 	notUTF8   = 0x2000000
 )
 
-// signs is what the programs compare of a name. Two names have the same ones if protect.Fold makes the same ASCII name
-// of both; other names may differ here although Fold makes one of them, because the programs have no table of all
-// characters.
+// head is how many bytes of a name are read in full; of a longer one the programs know length and end besides.
+const head = 32
+
+// signs is what the programs compare of a name; nil if they refuse to say, and then to change what has the name. Two
+// names have the same ones if protect.Fold makes the same ASCII name of both; other names may differ here although Fold
+// makes one of them, because the programs have no table of all characters. A name of more than 32 bytes counts as its
+// head if that ends in dots and spaces: as one that is protected rather than as one that is not.
 func signs(name string) []uint64 {
 	var d decoder
-	for i := range len(name) {
+	for i := range min(len(name), head) {
 		if d.byte(name[i]) {
-			break
+			return d.trimmed()
+		}
+	}
+	if len(name) > head {
+		if d.dropped && !d.foreign {
+			return nil
+		}
+		if d.kept == len(d.signs) || d.more > 0 {
+			return append(d.signs, 0x4000000|uint64(len(name)), binary.LittleEndian.Uint64([]byte(name[len(name)-8:])))
 		}
 	}
 	if d.more > 0 {
 		d.add(notUTF8)
 	}
-	if d.kept > 0 {
-		return d.signs[:d.kept]
-	}
-	return d.signs
+	return d.trimmed()
 }
 
 // decoder follows hash_name step by step.
@@ -51,6 +60,15 @@ type decoder struct {
 	kept  int // up to the last sign that is not trimmed
 	rune  uint32
 	more  int // bytes that are to come of this character
+
+	dropped, foreign bool // characters that were left out, that stay what they are
+}
+
+func (d *decoder) trimmed() []uint64 {
+	if d.kept > 0 {
+		return d.signs[:d.kept]
+	}
+	return d.signs
 }
 
 func (d *decoder) add(s uint64) {
@@ -93,11 +111,13 @@ func (d *decoder) byte(c byte) (end bool) {
 }
 
 func (d *decoder) character() {
-	if d.rune >= 0xe0000 && d.rune <= 0xe0fff {
+	to, listed := packedFolds()[d.rune]
+	if d.rune >= 0xe0000 && d.rune <= 0xe0fff || listed && to == 0 {
+		d.dropped = true
 		return
 	}
-	to, listed := packedFolds()[d.rune]
 	if !listed {
+		d.foreign = true
 		d.add(character | uint64(d.rune))
 		return
 	}

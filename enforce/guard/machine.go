@@ -28,7 +28,8 @@ const (
 	free         = 14 // nothing is protected below
 	covered      = 15 // everything is hidden below
 	tableClasses = 64
-	otherClass   = 1 // of every name that means nothing; 0 is no name
+	otherClass   = 1     // of every name that means nothing; 0 is no name
+	untold       = 65535 // of a name that the programs refuse to tell
 )
 
 // step is what a name means, and the state of the folder with this name. The layout is that of the kernel side.
@@ -57,7 +58,7 @@ type name struct {
 }
 
 // maxClasses bounds the names of all sessions; the map of the programs has as many entries.
-const maxClasses = 1 << 16
+const maxClasses = 1 << 15
 
 // gitAlias is what NTFS calls .git; protect.Fold makes .git of it, but only of the whole name.
 const gitAlias = "git~1"
@@ -78,7 +79,11 @@ func (m *machine) add(signs []uint64, class uint32) {
 
 // known is the class of a name; that of no special name if it has none.
 func (m *machine) known(name string) uint32 {
-	if c, ok := m.classes[key(signs(name))]; ok {
+	list := signs(name)
+	if list == nil {
+		return untold
+	}
+	if c, ok := m.classes[key(list)]; ok {
 		return c
 	}
 	return otherClass

@@ -38,14 +38,17 @@ func (k *kernel) walk(rel string, folder, seal bool) uint8 {
 		c := k.machine.known(name)
 		st, ok := k.edges[edge{state, c}]
 		if !ok {
-			if c >= tableClasses {
-				c = otherClass
+			st = k.table[base][otherClass]
+			if c < tableClasses {
+				st = k.table[base][c]
 			}
-			st = k.table[base][c]
 		}
 		state, base = st.Next, st.Base
 		if st.Flags&resets != 0 {
 			above = 0
+		}
+		if c == untold {
+			above |= always
 		}
 		switch depth := len(names) - 1 - i; {
 		case depth == 0 && folder:
@@ -213,6 +216,27 @@ func TestSigns(t *testing.T) {
 	}
 }
 
+// TestLongNames: none that a file system may take for a protected one is taken for another, and honest ones differ.
+func TestLongNames(t *testing.T) {
+	m := newMachine()
+	git := m.known(".git")
+	for name, want := range map[string]uint32{
+		".git" + strings.Repeat(".", 200): git, ".GIT" + strings.Repeat(" .", 100): git, ".git:" + strings.Repeat("x", 200): git,
+		".g\u200bit" + strings.Repeat("\u200b", 20):     untold,
+		strings.Repeat("\u200b", 20) + ".git":           untold,
+		"application-production-settings-long.json":     otherClass,
+		strings.Repeat("\U0001f469\u200d", 10) + ".git": otherClass,
+		strings.Repeat("\u00e4", 100):                   otherClass,
+	} {
+		if got := m.known(name); got != want {
+			t.Errorf("%q: class %d, want %d", name, got, want)
+		}
+	}
+	if key(signs("application-production-settings-long-a.json")) == key(signs("application-production-settings-long-b.json")) {
+		t.Error("two long names count as one")
+	}
+}
+
 func FuzzSigns(f *testing.F) {
 	for _, v := range vocabulary {
 		f.Add(v)
@@ -223,7 +247,7 @@ func FuzzSigns(f *testing.F) {
 		byName[n] = m.known(n)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
-		if want, ok := byName[protect.Fold(name)]; ok && m.known(name) != want {
+		if want, ok := byName[protect.Fold(name)]; ok && m.known(name) != want && m.known(name) != untold {
 			t.Errorf("%q folds to %q, and is not known as it", name, protect.Fold(name))
 		}
 	})

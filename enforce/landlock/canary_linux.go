@@ -18,7 +18,8 @@ type canary struct {
 	length         uintptr
 }
 
-// newCanary returns nil, which proves nothing, where the kernel has no scopes.
+// newCanary returns nil, which proves nothing, where the kernel has no scopes, and where kernel programs on the control
+// group (enforce/egress) refuse local sockets to a process without namespaces of its own: there is nothing to see then.
 func newCanary(abi int) (c *canary, err error) {
 	if abi < scopeABI {
 		return nil, nil
@@ -28,6 +29,9 @@ func newCanary(abi int) (c *canary, err error) {
 		if err != nil {
 			c.close()
 			c, err = nil, fmt.Errorf("landlock canary: %w", err)
+		}
+		if errors.Is(err, errRefused) {
+			err = nil
 		}
 	}()
 	const kind = unix.SOCK_DGRAM | unix.SOCK_CLOEXEC
@@ -48,7 +52,9 @@ func newCanary(abi int) (c *canary, err error) {
 		return c, errno
 	}
 	c.length = uintptr(size)
-	if _, _, errno := unix.RawSyscall(unix.SYS_CONNECT, uintptr(c.client), uintptr(unsafe.Pointer(&c.to)), c.length); errno != 0 {
+	if _, _, errno := unix.RawSyscall(unix.SYS_CONNECT, uintptr(c.client), uintptr(unsafe.Pointer(&c.to)), c.length); errno == unix.EPERM {
+		return c, errRefused
+	} else if errno != 0 {
 		return c, fmt.Errorf("connect before the ruleset: %w", errno)
 	}
 	// Landlock lets a socket connect again to the peer it has, so take the peer away.
@@ -57,6 +63,9 @@ func newCanary(abi int) (c *canary, err error) {
 	}
 	return c, nil
 }
+
+// errRefused: something else than Landlock refuses what it is to refuse.
+var errRefused = errors.New("refused before the ruleset")
 
 // dissolve takes a datagram socket's peer away: connect(2) with AF_UNSPEC.
 func dissolve(fd int) error {

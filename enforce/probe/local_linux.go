@@ -27,6 +27,8 @@ func local(s Setup) []attempt {
 		add("abstract", (*battery).abstract),
 		add("path", func(b *battery) result { return b.pathSocket(b.Targets.PathSocket) }),
 		add("service-sockets", serviceSockets),
+		{name: "namespace", wall: enforce.NetLocal, only: enforce.Native,
+			run: func(b *battery) result { return judgeOwn("/proc/self/ns/net", b.Targets.HostNetNS) }},
 		socket("vsock", unix.AF_VSOCK, unix.SOCK_STREAM, 0),
 		socket("vsock-high-bits", unix.AF_VSOCK|highBits, unix.SOCK_STREAM, 0),
 		socket("bluetooth", unix.AF_BLUETOOTH, unix.SOCK_RAW, 1),

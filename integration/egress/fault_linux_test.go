@@ -76,6 +76,7 @@ type session struct {
 	stdout   *bufio.Reader
 	stderr   bytes.Buffer
 	held     []unix.PollFd // one for each process
+	group    uint64        // id of its control group; 0: not asked yet
 }
 
 func startSession(t *testing.T, u testuser.User, programs, ask string) *session {
@@ -207,7 +208,12 @@ type row struct {
 
 func (s *session) rows(t *testing.T) []row {
 	t.Helper()
-	out, err := s.world.command(t.Context(), filepath.Join(s.programs, "coworker"), "audit", "list", "--json").Output()
+	return s.world.rows(t, s.programs)
+}
+
+func (w *world) rows(t *testing.T, programs string) []row {
+	t.Helper()
+	out, err := w.command(t.Context(), filepath.Join(programs, "coworker"), "audit", "list", "--json").Output()
 	var rows []row
 	if err == nil {
 		err = json.Unmarshal(out, &rows)

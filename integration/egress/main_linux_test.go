@@ -117,6 +117,13 @@ type report struct {
 		Source  string `json:"source"`
 		Reason  string `json:"reason"`
 	} `json:"egress"`
+	Watching []string `json:"watching"`
+	Denials  []struct {
+		Wall   string `json:"wall"`
+		What   string `json:"what"`
+		Needed string `json:"needed"`
+		Source string `json:"source"`
+	} `json:"denials"`
 }
 
 func (w *world) reportFile() string { return filepath.Join(w.base, "report.json") }

@@ -55,8 +55,8 @@ func namesOf(all []way) []string {
 func TestWays(t *testing.T) {
 	all := ways(t)
 	eachUser(t, func(t *testing.T, u testuser.User) {
-		t.Run("none", func(t *testing.T) { inside(t, u, all, false) })
-		t.Run("allow", func(t *testing.T) { inside(t, u, all, true) })
+		t.Run("none", func(t *testing.T) { inside(t, u, all, setting{}) })
+		t.Run("allow", func(t *testing.T) { inside(t, u, all, setting{allow: true}) })
 		t.Run("control", func(t *testing.T) { control(t, u, all) })
 	})
 }
@@ -77,6 +77,7 @@ type battery struct {
 	cell      *capture // nil outside
 	outcomes  map[string]outcome
 	stderr    bytes.Buffer
+	report    report // of a run inside
 }
 
 func newBattery(t testing.TB, u testuser.User, all []way) *battery {
@@ -189,11 +190,25 @@ func (b *battery) end(t testing.TB) (outside, loopback map[string]string) {
 	return outside, loopback
 }
 
+// setting says what the battery runs in.
+type setting struct {
+	allow bool   // with rules, and so with a proxy
+	fault string // the wall that a build for tests leaves out
+	level string // "partial"; empty: a session that proved all of its walls
+}
+
 // inside runs the battery in a cell.
-func inside(t *testing.T, u testuser.User, all []way, allow bool) {
+func inside(t *testing.T, u testuser.User, all []way, in setting) *battery {
 	b := newBattery(t, u, all)
-	w := b.world
+	w, allow, programs := b.world, in.allow, built
 	args := []string{"exec", "-w", "--report", w.reportFile()}
+	if in.fault != "" {
+		var err error
+		if programs, err = faulty(); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, "--level", "partial")
+	}
 	if allow {
 		for _, rule := range allowRules {
 			args = append(args, "--allow", rule)
@@ -205,7 +220,13 @@ func inside(t *testing.T, u testuser.User, all []way, allow bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	defer neighbour(ctx, t, w)()
-	b.run(t, w.command(ctx, filepath.Join(built, "coworker"), args...), all[len(all)-1].name)
+	cmd := w.command(ctx, filepath.Join(programs, "coworker"), args...)
+	cmd.Env = append(cmd.Env, "COWORKER_TEST_FAULT="+in.fault)
+	last := all[len(all)-1].name
+	if in.fault == "net.egress" {
+		last = "" // there is no loopback of a cell to look at
+	}
+	b.run(t, cmd, last)
 	outside, loopback := b.end(t)
 	for _, way := range all {
 		for _, text := range b.complaints(way, allow, outside[way.name], loopback[way.name]) {
@@ -223,8 +244,9 @@ func inside(t *testing.T, u testuser.User, all []way, allow bool) {
 			t.Errorf("LEAK: the server %s of the host was reached", name)
 		}
 	}
-	if r := w.report(t, &b.stderr); r.Level != "enforced" && r.Level != "hardened" {
-		t.Errorf("level %q, want enforced", r.Level)
+	b.report = w.report(t, &b.stderr)
+	if fine := b.report.Level == "enforced" || b.report.Level == "hardened"; fine == (in.level == "partial") {
+		t.Errorf("level %q", b.report.Level)
 	}
 	w.hosts.asked.Range(func(name, _ any) bool {
 		if !allow || !named(strings.TrimSuffix(name.(string), ".")) {
@@ -232,6 +254,7 @@ func inside(t *testing.T, u testuser.User, all []way, allow bool) {
 		}
 		return true
 	})
+	return b
 }
 
 // named says whether a rule of the battery allows a name, and so lets the proxy ask for it.

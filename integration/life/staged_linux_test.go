@@ -289,3 +289,61 @@ func TestStagedRefusals(t *testing.T) {
 		}
 	})
 }
+
+// TestStagedApplyNow applies in the middle of a session, between writes of a process that goes on, and works on.
+func TestStagedApplyNow(t *testing.T) {
+	everyUser(t, func(t *testing.T) {
+		p := stagedPlace(t, map[string]string{"a": "one\n", "gone": "x\n", "edited": "one\n"})
+		s := openedStaged(t, p)
+		// The writer replaces a pair of files again and again; each is whole at any time.
+		sh(t, s, "rm gone; echo two > a; mkdir d; echo new > d/new; echo inside > edited; echo x > .mcp.json")
+		sh(t, s, "(while :; do echo whole > w.tmp; mv w.tmp w; done) >/dev/null 2>&1 & sleep 0.1")
+		put(t, filepath.Join(p.Workspace, "edited"), "outside\n")
+		set, err := s.Changes(t.Context())
+		if err != nil || set.Count(changes.Conflict) != 1 || set.Count(changes.Held) != 1 {
+			t.Fatalf("changes %+v, %v", set, err)
+		}
+		result, err := s.ApplyNow(t.Context(), func(changes.Change) changes.Resolution { return changes.KeepHost })
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantFile(t, p, "a", "two\n")
+		wantFile(t, p, "d/new", "new\n")
+		wantFile(t, p, "edited", "outside\n")
+		wantFile(t, p, "w", "whole\n")
+		for _, name := range []string{"gone", ".mcp.json"} {
+			if _, err := os.Lstat(filepath.Join(p.Workspace, name)); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("%s: %v after %+v", name, err, result)
+			}
+		}
+		// What was applied is not a change any more, and what comes later is.
+		want(t, s, "cat a d/new; echo three > a; echo again > d/new; mv d e; echo $(cat e/new)", "two\nnew\nagain")
+		if _, err := s.ApplyNow(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		wantFile(t, p, "a", "three\n")
+		wantFile(t, p, "e/new", "again\n")
+		if _, err := os.Lstat(filepath.Join(p.Workspace, "d")); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("d: %v", err)
+		}
+		want(t, s, "cat a e/new; ls -d e w", "three\nagain\ne\nw")
+	})
+}
+
+func wantFile(t *testing.T, p plan.Place, name, text string) {
+	t.Helper()
+	if data, err := os.ReadFile(filepath.Join(p.Workspace, name)); err != nil || string(data) != text {
+		t.Errorf("%s outside holds %q, %v, want %q", name, data, err, text)
+	}
+}
+
+// TestLiveIsNotStaged wants a clear answer about the stage of a live session.
+func TestLiveIsNotStaged(t *testing.T) {
+	s := opened(t, newPlace(t))
+	if s.Staged() != nil {
+		t.Error("a live session has a stage")
+	}
+	if _, err := s.ApplyNow(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "nothing is staged") {
+		t.Errorf("apply in a live session: %v", err)
+	}
+}

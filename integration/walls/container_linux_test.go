@@ -128,12 +128,14 @@ func TestContainerOwner(t *testing.T) {
 // session.
 func TestContainerDies(t *testing.T) {
 	for _, tt := range []struct {
-		name  string
-		chain []int // 0 the supervisor, 1 the helper, 2 the launcher, 3 the keeper, 4 the cell
-		later bool
+		name   string
+		chain  []int // 0 the supervisor, 1 the helper, 2 the launcher, 3 the keeper, 4 the cell
+		later  bool
+		frozen bool
 	}{
-		{"supervisor", []int{0}, false}, {"helper", []int{1}, false}, {"launcher", []int{2}, false}, {"keeper", []int{3}, false},
-		{"cell", []int{4}, false}, {"supervisor-and-helper", []int{0, 1}, true}, {"helper-and-keeper", []int{1, 3}, false},
+		{name: "supervisor", chain: []int{0}}, {name: "helper", chain: []int{1}}, {name: "launcher", chain: []int{2}},
+		{name: "keeper", chain: []int{3}}, {name: "cell", chain: []int{4}}, {name: "supervisor-and-helper", chain: []int{0, 1}, later: true},
+		{name: "helper-and-keeper", chain: []int{1, 3}}, {name: "supervisor-of-frozen", chain: []int{0}, frozen: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inContainer(t, func(t *testing.T, w *world) {
@@ -146,6 +148,9 @@ func TestContainerDies(t *testing.T) {
 				}
 				appears(t, mark+"\x00", 5)
 				chain := descent(t, cmd.Process.Pid, 4)
+				if tt.frozen {
+					freeze(t, chain[4])
+				}
 				for _, i := range tt.chain {
 					if err := unix.Kill(chain[i], unix.SIGKILL); err != nil {
 						t.Fatal(err)
@@ -167,6 +172,27 @@ func TestContainerDies(t *testing.T) {
 				checkLeftovers(t, before)
 			})
 		})
+	}
+}
+
+// freeze stops the session of a cell, as its supervisor does for a moment.
+func freeze(t testing.TB, cell int) {
+	t.Helper()
+	data, err := os.ReadFile("/proc/" + itoa(cell) + "/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, word := "", ""
+	for line := range strings.Lines(string(data)) {
+		switch f := strings.SplitN(strings.TrimSpace(line), ":", 3); {
+		case f[1] == "freezer":
+			file, word = "/sys/fs/cgroup/freezer"+f[2]+"/freezer.state", "FROZEN"
+		case f[1] == "" && file == "":
+			file, word = "/sys/fs/cgroup"+f[2]+"/cgroup.freeze", "1"
+		}
+	}
+	if err := os.WriteFile(file, []byte(word), 0); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -32,7 +32,7 @@ const (
 	unseen     = "ENOENT"
 	unwritable = "EROFS EBUSY EXDEV EPERM EACCES"
 	masked     = "EACCES EPERM"
-	unreached  = "ENETUNREACH ECONNREFUSED EADDRNOTAVAIL EHOSTUNREACH"
+	unreached  = "ENETUNREACH ECONNREFUSED EADDRNOTAVAIL EHOSTUNREACH EPERM" // the last from kernel programs, of root
 	noFamily   = "EAFNOSUPPORT EPROTONOSUPPORT ESOCKTNOSUPPORT"
 	// maybe is the control of protocols that a kernel may be built without.
 	maybe = "ok EAFNOSUPPORT EPROTONOSUPPORT ESOCKTNOSUPPORT EPERM EACCES"
@@ -152,7 +152,7 @@ var expectations = []expectation{
 	{"fast-open-option", "ENOPROTOOPT", "ok", "", ""},
 	{"multicast", unreached, "ok", "", ""},
 	{"link-local-scoped", "any", "none", "", "its own loopback may take it; nothing leads out of the namespace"},
-	{"bind-far", "EADDRNOTAVAIL", "ok", "", ""},
+	{"bind-far", "EADDRNOTAVAIL EPERM", "ok", "", ""},
 	{"make-netlink-route", "ok", "ok", "", ""},
 	{"make-netlink-*", "EPROTONOSUPPORT", maybe, "", ""},
 	{"make-tcp", "ok", "ok", "", ""},

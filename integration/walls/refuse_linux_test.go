@@ -66,7 +66,7 @@ var refusals = []refusal{
 
 // TestRefusals wants a distinct code, a reason that names the value, a hint, and nothing run.
 func TestRefusals(t *testing.T) {
-	eachBackend(t, func(t *testing.T, u testuser.User) {
+	eachUser(t, func(t *testing.T, u testuser.User) {
 		for _, tt := range refusals {
 			t.Run(tt.name, func(t *testing.T) {
 				w := newWorld(t, u)

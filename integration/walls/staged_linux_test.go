@@ -58,6 +58,29 @@ func TestAttemptsStaged(t *testing.T) {
 	})
 }
 
+// TestAttemptsApplied makes the same attempts and applies what they did. The person finds no more than after a live session.
+func TestAttemptsApplied(t *testing.T) {
+	eachUser(t, func(t *testing.T, u testuser.User) {
+		w := newWorld(t, u)
+		w.addSetuid(t)
+		h := newHosts(t, w)
+		e, _, before := w.attack(t, h, attemptNames(t), "--staged", "--apply", "auto")
+		if e.report.Staged == nil || e.report.Staged.Applied == 0 || e.report.Staged.Held == 0 {
+			t.Fatalf("what was applied: %+v: %.2000s", e.report.Staged, e.err)
+		}
+		h.untouched(t, w, e)
+		after := take(t, w.base, "own")
+		for _, name := range before.changed(after) {
+			if !honest(name) {
+				t.Errorf("LEAK: %s: was %q, is %q", name, before[name], after[name])
+			}
+		}
+		if listed := w.coworker(t, "held", "list", "--json"); strings.Count(listed, `"id"`) < e.report.Staged.Held {
+			t.Errorf("held list shows fewer than %d items", e.report.Staged.Held)
+		}
+	})
+}
+
 // stagedGit is real work with git, in a repository with a hook. It ends with what can be compared.
 const stagedGit = `set -e
 git checkout -q -B try side; git rebase -q main

@@ -203,12 +203,13 @@ func (r *run) touchFolder(index int, rel string, by *op) error {
 		return err
 	}
 	r.touch[index][rel] = nil
-	u, err := lookAt(t.upper, rel)
-	if o.Attr == nil || err != nil {
-		return nil // not there yet: its own step says how it will be; or only the host has it
+	if o.Attr == nil {
+		return nil // not there yet: its own step says how it will be
 	}
 	*o.Want = *o.Attr
-	o.Want.Mtime = u.ModTime.UnixNano()
+	if u, err := lookAt(t.upper, rel); err == nil { // else it is about to go, but may have to stay
+		o.Want.Mtime = u.ModTime.UnixNano()
+	}
 	r.touch[index][rel] = o
 	return nil
 }

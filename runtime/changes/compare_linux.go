@@ -193,7 +193,8 @@ func (s *scan) dir(n *node, e entry) error {
 	want, left := e.wanted()
 	c := &Change{Rel: e.rel, Kind: Made, Verdict: Clean, Type: e.info.Kind.String(), NewMode: want.Mode, Note: left}
 	c.plan = step{act: mkdir, upper: seenFolder, want: want}
-	sub := &node{rel: e.rel, state: e.state, rule: n.rule, depth: n.depth + 1, block: n.block, fresh: true, opaque: string(e.x[opaqueXattr]) == "y"}
+	sub := &node{rel: e.rel, state: e.state, rule: n.rule, depth: n.depth + 1, block: n.block, fresh: true}
+	sub.opaque = n.opaque || string(e.x[opaqueXattr]) == "y" // below it nothing of the host shows through
 	if sub.rule == nil {
 		sub.rule = e.rule
 	}

@@ -158,6 +158,18 @@ func (x *worker) done(o *op, s *slot, back bool) error {
 	return nil
 }
 
+// asWas records the change time of a file that was moved away and back, so that it is not taken for edited.
+func (x *worker) asWas(o *op, s *slot) error {
+	now, err := s.stamp(s.name)
+	if err != nil || now == nil || o.Old == nil || !o.Old.moved(*now) {
+		return err
+	}
+	if err := x.st.record(x.j, line{K: "as-was", N: o.N, New: now}); err != nil {
+		return &journalError{err}
+	}
+	return nil
+}
+
 func (x *worker) durable(ready []*op) error {
 	trees := map[int]bool{}
 	for _, o := range ready {
@@ -315,7 +327,7 @@ func (x *worker) remove(o *op, s *slot) error {
 	}
 	x.st.at("removing")
 	back := func(err error) error {
-		return errors.Join(err, s.dir.Rename(temp, s.dir, s.name, workfs.NoReplace))
+		return errors.Join(err, s.dir.Rename(temp, s.dir, s.name, workfs.NoReplace), x.asWas(o, s))
 	}
 	got, err := s.stamp(temp)
 	if err != nil || got == nil || !o.Old.moved(*got) {

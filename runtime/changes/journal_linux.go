@@ -21,6 +21,7 @@ import (
 //	plan  one for each step, all of them durable before the first step
 //	go    the inode that is about to be moved to the path
 //	done  the step is done, and how the path stands now
+//	as-was  the step was rolled back, which left its traces on the path
 //	end   every step was tried
 //	undo, back-go, back, undone: the same for taking it back
 //
@@ -59,10 +60,11 @@ type op struct {
 
 // event is one done or back line.
 type event struct {
-	seq  int64
-	op   *op
-	back bool
-	now  *stamp
+	seq   int64
+	op    *op
+	back  bool
+	stamp bool // nothing was done in the end, but the path has another change time
+	now   *stamp
 }
 
 func (o *op) rel() string { return string(o.P) }
@@ -224,12 +226,14 @@ func (j *journal) apply(l line) error {
 		o.ino = l.Ino
 	case "done":
 		o.done, o.now = true, l.New
-		o.events = append(o.events, event{l.S, o, false, l.New})
+		o.events = append(o.events, event{seq: l.S, op: o, now: l.New})
+	case "as-was":
+		o.events = append(o.events, event{seq: l.S, op: o, stamp: true, now: l.New})
 	case "back-go":
 		o.backIno = l.Ino
 	case "back":
 		o.back, o.now = true, l.New
-		o.events = append(o.events, event{l.S, o, true, l.New})
+		o.events = append(o.events, event{seq: l.S, op: o, back: true, now: l.New})
 	default:
 		return errLine
 	}
@@ -245,13 +249,14 @@ func (st *Stage) learn(e event) {
 	}
 	t, rel := st.trees[o.T], o.rel()
 	switch {
+	case e.stamp:
 	case e.back && o.Act != note:
 		delete(t.seen, rel)
 	case !e.back && o.Upper != "":
 		t.seen[rel] = o.Upper
 	}
-	if o.Act == note {
-		return
+	if o.Act == note || o.Act == set && o.Upper == "" {
+		return // the host's path is what it was
 	}
 	if e.now == nil {
 		delete(t.base, rel)
@@ -303,18 +308,23 @@ func (st *Stage) replay() error {
 
 // did records that a step, or its undo, is done, and how the path stands now.
 func (st *Stage) did(j *journal, o *op, back bool, now *stamp) error {
-	st.seq++
 	k := "done"
 	if back {
 		k = "back"
 	}
-	l := line{K: k, N: o.N, New: now, S: st.seq}
+	return st.record(j, line{K: k, N: o.N, New: now})
+}
+
+func (st *Stage) record(j *journal, l line) error {
+	st.seq++
+	l.S = st.seq
 	if err := j.write(l); err != nil {
 		return err
 	}
 	if err := j.apply(l); err != nil {
 		return err
 	}
-	st.learn(event{st.seq, o, back, now})
+	events := j.ops[l.N-1].events
+	st.learn(events[len(events)-1])
 	return nil
 }

@@ -141,7 +141,7 @@ func (b *bench) reopen() {
 // TestModel: whatever a session did and whenever the apply dies, each path on the host is as it was or as the session left
 // it, what must not change does not, and undo brings everything back.
 func TestModel(t *testing.T) {
-	rounds := 60
+	rounds := 25
 	if testing.Short() {
 		rounds = 15
 	}
@@ -306,12 +306,14 @@ func applied(t *testing.T, b *bench, before, merged map[string]state, edited map
 			got.Mtime, want.Mtime = 0, 0
 		}
 		if !ok || got != want {
-			t.Fatalf("%q is %v %v, in the session %v; before %v", rel, got, ok, want, before[rel])
+			set, err := b.st.Changes(t.Context())
+			t.Fatalf("%q is %v %v, in the session %v; before %v; left %+v %v", rel, got, ok, want, before[rel], set.Changes, err)
 		}
 	}
 	for rel := range now {
 		if _, ok := merged[rel]; !ok && !special(rel) {
-			t.Fatalf("%q is still there", rel)
+			set, err := b.st.Changes(t.Context())
+			t.Fatalf("%q is still there: %v, before %v; left %+v %v", rel, now[rel], before[rel], set.Changes, err)
 		}
 	}
 }
@@ -325,7 +327,7 @@ func special(rel string) bool {
 // TestKill9 kills real processes in the middle of applies and undos.
 func TestKill9(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, uint64(os.Getpid())))
-	for range 12 {
+	for range 6 {
 		state := t.TempDir()
 		b := newBench(t, state, func(host string) { populate(host, r) })
 		merged := b.overlay(mountJob{Seed: r.Uint64() | 1})

@@ -206,7 +206,7 @@ func (x *worker) exchange(o *op, s *slot, temp string) error {
 		if xerr := s.dir.Rename(temp, s.dir, s.name, workfs.Exchange); xerr != nil {
 			return errors.Join(err, fmt.Errorf("put %q back, which is now %q: %w", s.name, temp, xerr))
 		}
-		return errors.Join(err, ignoreGone(s.dir.Remove(temp)))
+		return errors.Join(err, ignoreGone(s.dir.Remove(temp)), x.asWas(o, s))
 	}
 	got, err := s.stamp(temp)
 	if err != nil || got == nil || !o.Old.moved(*got) {

@@ -155,6 +155,9 @@ func (x *worker) resolveRemove(o *op, s *slot) error {
 		}
 	case waiting != nil: // taken away but not kept: it goes back
 		err := s.dir.Rename(temp, s.dir, s.name, workfs.NoReplace)
+		if err == nil {
+			return x.asWas(o, s)
+		}
 		if !errors.Is(err, fs.ErrExist) {
 			return err
 		}

@@ -24,7 +24,7 @@ type stamp struct {
 
 func stampOf(i workfs.Info, rootDev uint64) stamp {
 	s := stamp{Ino: i.Ino, Kind: i.Kind, Mode: i.Mode, Size: i.Size, Mtime: i.ModTime.UnixNano(), Ctime: i.Change.UnixNano()}
-	s.Links = i.Kind == workfs.Regular && i.Nlink > 1
+	s.Links = i.Kind != workfs.Directory && i.Nlink > 1
 	if i.Dev != rootDev {
 		s.Dev = i.Dev
 	}

@@ -128,6 +128,9 @@ func (s *Session) Watching() []string {
 			w = append(w, string(flow.Transparent))
 		}
 	}
+	if s.ward.State().Guard.On() {
+		w = append(w, string(enforce.SourceBPFLSM))
+	}
 	if s.ward.State().Egress.On() {
 		w = append(w, string(enforce.SourceEBPF))
 	}

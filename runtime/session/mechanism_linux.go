@@ -55,6 +55,7 @@ func mechanismsOf(b enforce.BackendName, p *wire.Proved, limits []enforce.Limit,
 	add(enforce.NetLocal, enforce.Seccomp)
 	add(enforce.Proc, enforce.Seccomp)
 	add(enforce.Priv, enforce.Seccomp)
+	addGuard(add, w.Guard)
 	seen := map[enforce.Mechanism]bool{}
 	for _, l := range limits {
 		if l.Active && l.Mechanism != "" && !seen[l.Mechanism] {

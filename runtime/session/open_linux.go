@@ -91,6 +91,9 @@ func Backends() []enforce.Backend {
 func Open(ctx context.Context, o Options) (*Session, error) {
 	s := &Session{life: life{state: Starting}, options: o, id: randomName(8), phases: map[string]time.Duration{}}
 	s.guard = &guard{session: s}
+	if fault := enforcetest.Asked(); fault != "" {
+		s.options.Spec.Fault = fault
+	}
 	s.options.Spec.Trees = slices.Clone(o.Spec.Trees)
 	if err := s.open(ctx); err != nil {
 		refusal := s.refusal(ctx, err)
@@ -157,7 +160,7 @@ func (s *Session) open(ctx context.Context) (err error) {
 		s.phases["cell-"+name] = time.Duration(micros) * time.Microsecond
 	}
 	probes := append(proved.Probes, outsideChecks(s.cell.Pid, s.options.Backend, canaries.targets)...)
-	probes = append(probes, s.wardChecks()...)
+	probes = append(probes, slices.Concat(s.wardChecks(), s.guardChecks())...)
 	probes = append(probes, canaries.touched()...)
 	probes = append(probes, s.stagedChecks()...)
 	if probes, err = scratch.judge(ctx, probes, s); err != nil {
@@ -207,7 +210,10 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 	if enforcetest.Off(spec, enforce.Res) {
 		spec.Limits = enforce.Limits{}
 	}
-	request := ward.Request{Name: s.id, Limits: spec.Limits, Literals: spec.Literals, NoEgress: enforcetest.Off(spec, faultEBPF)}
+	request := ward.Request{
+		Name: s.id, Limits: spec.Limits, Literals: spec.Literals,
+		NoEgress: enforcetest.Off(spec, faultEBPF), NoGuard: enforcetest.Off(spec, faultGuard),
+	}
 	if s.ward, err = openWard(request); err != nil {
 		s.crash.started()
 		return err
@@ -234,6 +240,9 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 	}
 	if s.attestation.SpecDigest == "" {
 		return fmt.Errorf("bug: backend %s started a cell without the whole spec", s.options.Backend.Name())
+	}
+	if err := s.tellTrees(); err != nil {
+		return err
 	}
 	s.lap("keeper")
 	s.background.Go(s.listen)

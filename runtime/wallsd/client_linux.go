@@ -358,3 +358,24 @@ func (c *Client) Remove() error {
 	close(c.fallen)
 	return err
 }
+
+// Trial is what a helper can do for this user.
+type Trial struct {
+	Build  string          `json:"build"` // version of its build
+	Limits []enforce.Limit `json:"limits"`
+	State  ward.State      `json:"state"`
+}
+
+// Try has the helper make a ward with a limit of each kind, looks at it, and has it removed.
+func Try(socket, name string) (*Trial, error) {
+	build, err := Ask(socket)
+	if err != nil {
+		return nil, err
+	}
+	c, err := Open(socket, ward.Request{Name: name, Limits: enforce.Limits{Processes: 64, Memory: 256 << 20, CPUs: 1}})
+	if err != nil {
+		return nil, err
+	}
+	t := &Trial{Build: build, Limits: c.Limits(), State: c.State()}
+	return t, errors.Join(c.Check(), c.Remove())
+}

@@ -214,3 +214,17 @@ func encodeTrees(trees []enforce.Tree) ([]byte, error) {
 	}
 	return data, err
 }
+
+// bounded takes what a session asks for down to what one may have.
+func bounded(ask, most enforce.Limits) enforce.Limits {
+	if most.Processes > 0 && (ask.Processes == 0 || ask.Processes > most.Processes) {
+		ask.Processes = most.Processes
+	}
+	if most.Memory > 0 && (ask.Memory == 0 || ask.Memory > most.Memory) {
+		ask.Memory = most.Memory
+	}
+	if most.CPUs > 0 && (ask.CPUs == 0 || ask.CPUs > most.CPUs) {
+		ask.CPUs = most.CPUs
+	}
+	return ask
+}

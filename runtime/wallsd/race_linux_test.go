@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
@@ -114,25 +115,24 @@ func again(t *testing.T, pid int) {
 // TestNumberUsedAgain: between the check and the move the process ends and another gets its number. That one is taken out,
 // lives, and the session is over.
 func TestNumberUsedAgain(t *testing.T) {
-	var cmd *exec.Cmd
-	inside := false
+	cmd := sleeper(t)
+	var inside atomic.Bool
 	socket := serve(t, Config{}, func(s *Server) {
 		s.checked = func(pid int) {
 			cmd.Process.Kill()
 			cmd.Wait() // killed; its number is free
 			again(t, pid)
 		}
-		s.moved = func(pid int) { inside = strings.Contains(groupsOf(pid), name(t)) }
+		s.moved = func(pid int) { inside.Store(strings.Contains(groupsOf(pid), name(t))) }
 	})
 	c, err := Open(socket, ward.Request{Name: name(t), Limits: enforce.Limits{Processes: 5}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd = sleeper(t)
 	pid := cmd.Process.Pid
 	err = c.Join(pid)
-	if err == nil || !inside {
-		t.Errorf("joined: %v; the other process was moved: %v, else nothing is shown", err, inside)
+	if err == nil || !inside.Load() {
+		t.Errorf("joined: %v; the other process was moved: %v, else nothing is shown", err, inside.Load())
 	}
 	select {
 	case <-c.Fallen():
@@ -155,7 +155,7 @@ func TestNumberUsedAgain(t *testing.T) {
 func TestEndedMeanwhile(t *testing.T) {
 	for _, waited := range []bool{false, true} {
 		t.Run(strconv.FormatBool(waited), func(t *testing.T) {
-			var cmd *exec.Cmd
+			cmd := sleeper(t)
 			var once sync.Once
 			socket := serve(t, Config{}, func(s *Server) {
 				s.checked = func(int) {
@@ -169,7 +169,6 @@ func TestEndedMeanwhile(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			cmd = sleeper(t)
 			if err := c.Join(cmd.Process.Pid); err == nil {
 				t.Error("a dead process joined")
 			}

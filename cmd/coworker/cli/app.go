@@ -152,9 +152,6 @@ func noSubcommand(c *cli.Context) error {
 	if c.Args().First() == "" {
 		return &usageError{text: fmt.Sprintf("%s needs one more word", commandPath(c)), hint: hint}
 	}
-	if name := c.Args().First(); commandPath(c) == "coworker sandbox" && name == "remove" {
-		return notBuilt("the command sandbox remove")
-	}
 	return unknownWord("command", commandPath(c)+" "+c.Args().First(), names, hint)
 }
 

@@ -118,6 +118,7 @@ type machineStatus struct {
 	UserNamespaces bool                   `json:"user_namespaces"`
 	Cgroup         string                 `json:"cgroup"` // v2, hybrid, v1 or none
 	Limits         []enforce.Limit        `json:"limits"`
+	Helper         *helperReport          `json:"helper"`
 	Backends       []enforce.Availability `json:"backends"`
 	Walls          []wallOffer            `json:"walls"`
 	Level          enforce.Level          `json:"level"` // what to expect; verify proves it
@@ -147,6 +148,7 @@ func (m *machineStatus) print(w io.Writer, s style) {
 		}
 		fmt.Fprintf(w, "%-9s %s: %s\n", b.Backend, s.bad("not available"), visible(b.Cause))
 	}
+	m.Helper.print(w, s)
 	for _, l := range m.Limits {
 		if !l.Active {
 			fmt.Fprintf(w, "limit     %s cannot be bounded as a whole: %s\n", visible(l.Name), visible(l.Detail))

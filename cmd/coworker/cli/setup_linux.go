@@ -18,6 +18,7 @@ type setupResult struct {
 	Folders  []string       `json:"folders"`
 	Settings string         `json:"settings"`
 	Written  bool           `json:"settings_written"`
+	Helper   *helperReport  `json:"helper"`
 	Machine  *machineStatus `json:"machine"`
 	Proof    *verification  `json:"proof,omitempty"`
 	Fix      string         `json:"fix,omitempty"` // the one step that helps
@@ -25,7 +26,14 @@ type setupResult struct {
 }
 
 // sandboxSetup is the first command that a person runs.
-func sandboxSetup(ctx context.Context, e *environment, asJSON bool) error {
+func sandboxSetup(ctx context.Context, e *environment, f setupFlags) error {
+	helper, err := e.setupHelper(ctx, f)
+	if err != nil {
+		return err
+	}
+	if f.machine {
+		return e.machineOnly(helper, f)
+	}
 	host, err := localHost()
 	if err != nil {
 		return err
@@ -33,7 +41,7 @@ func sandboxSetup(ctx context.Context, e *environment, asJSON bool) error {
 	if err := host.Dirs.Make(); err != nil {
 		return err
 	}
-	r := &setupResult{Folders: []string{host.Dirs.Config, host.Dirs.State, host.Dirs.Cache}, Settings: host.ConfigFile}
+	r := &setupResult{Folders: []string{host.Dirs.Config, host.Dirs.State, host.Dirs.Cache}, Settings: host.ConfigFile, Helper: helper}
 	settings, err := config.Load(host.ConfigFile)
 	if err != nil {
 		return err // a file that cannot be read is the person's; it is not replaced
@@ -61,7 +69,7 @@ func sandboxSetup(ctx context.Context, e *environment, asJSON bool) error {
 	if !r.Ready {
 		r.Fix = r.fix(err)
 	}
-	if asJSON {
+	if f.json {
 		return errors.Join(err, e.printJSON(r))
 	}
 	r.print(e.out, styleFor(e.out, e.getenv), wanted)
@@ -69,6 +77,35 @@ func sandboxSetup(ctx context.Context, e *environment, asJSON bool) error {
 		return &wallsError{err: err, hint: r.Fix}
 	}
 	return err
+}
+
+// machineOnly ends the command after the step that needs root.
+func (e *environment) machineOnly(h *helperReport, f setupFlags) error {
+	var err error
+	if f.json {
+		err = e.printJSON(h)
+	} else {
+		h.printInstalled(e.out, styleFor(e.out, e.getenv))
+	}
+	if err == nil && !h.Done {
+		return &usageError{text: "the helper is not installed", hint: "as root: " + h.Next}
+	}
+	return err
+}
+
+// printInstalled says what came of the step that needs root.
+func (h *helperReport) printInstalled(w io.Writer, s style) {
+	if h.Done && len(h.Steps) == 0 {
+		fmt.Fprintf(w, "machine   %s\n", s.good("unchanged"))
+	}
+	for _, step := range h.Steps {
+		if h.Done {
+			fmt.Fprintf(w, "done      %s\n", visible(step))
+		} else {
+			fmt.Fprintf(w, "to do     %s\n", visible(step))
+		}
+	}
+	h.print(w, s)
 }
 
 // fix names one step: the backend's own remedy before anything general.
@@ -86,6 +123,7 @@ func (r *setupResult) print(w io.Writer, s style, wanted enforce.Level) {
 	for _, dir := range r.Folders {
 		fmt.Fprintf(w, "          %s\n", visible(dir))
 	}
+	r.Helper.printInstalled(w, s)
 	state := "kept"
 	if r.Written {
 		state = "written, every key explained"

@@ -50,8 +50,17 @@ func readMachine(ctx context.Context) (*machineStatus, error) {
 		}
 	}
 	inForce := false
-	if m.Limits, err = tryGroup(); err != nil {
-		return nil, err
+	m.Helper = tryHelper()
+	switch {
+	case m.Privileged || !m.Helper.Answers:
+		if m.Limits, err = tryGroup(); err != nil {
+			return nil, err
+		}
+	default:
+		m.Limits = m.Helper.Trial.Limits
+	}
+	if !m.Privileged && !m.Helper.Answers {
+		m.Helper.Next = "coworker sandbox setup --machine"
 	}
 	for _, l := range m.Limits {
 		inForce = inForce || l.Active
