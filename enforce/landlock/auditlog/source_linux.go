@@ -68,7 +68,7 @@ func live() (datagrams, error) {
 	case err != nil:
 		return nil, err
 	case abi < minABI:
-		return nil, fmt.Errorf("Landlock ABI %d, and refusals are audited from %d on (Linux 6.15)", abi, minABI)
+		return nil, fmt.Errorf("the kernel has Landlock ABI %d, and refusals are audited from %d on (Linux 6.15)", abi, minABI)
 	}
 	switch enabled, err := auditing(); {
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.ECONNREFUSED):
