@@ -146,7 +146,11 @@ func (r *run) carryOut() error {
 	if err == nil {
 		err = j.write(line{K: "end"})
 	}
-	return errors.Join(err, j.close())
+	if err = errors.Join(err, j.close()); err != nil {
+		// What stands half done is dealt with like that of a process that died, by whoever looks next.
+		return errors.Join(err, st.unload())
+	}
+	return nil
 }
 
 // foldersTouched plans the end: each folder in which something is done gets the time it has in the session.

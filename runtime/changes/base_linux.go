@@ -12,7 +12,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"coworker/platform/workfs"
@@ -280,16 +279,4 @@ func (r *baseReader) stamp() (s stamp, err error) {
 		}
 	}
 	return stamp{Kind: workfs.Kind(kind &^ linksBit), Links: kind&linksBit != 0, Dev: u[0], Ino: u[1], Mode: fs.FileMode(u[2]), Size: v[0], Mtime: v[1], Ctime: v[2]}, nil
-}
-
-// below lists what a map knows below a folder, sorted.
-func below[V any](m map[string]V, rel string) (list []string) {
-	prefix := rel + "/"
-	for name := range m {
-		if len(name) > len(prefix) && name[:len(prefix)] == prefix {
-			list = append(list, name)
-		}
-	}
-	slices.Sort(list)
-	return list
 }

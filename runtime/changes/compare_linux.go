@@ -280,6 +280,9 @@ func (s *scan) descend(n *node, e entry, sub *node) error {
 func (s *scan) gone(n *node, name string) error {
 	rel := workfs.Join(n.rel, name)
 	h, err := hostLook(n.host, name)
+	if errors.Is(err, fs.ErrPermission) {
+		return s.add(n, &Change{Rel: rel, Kind: Deleted, Verdict: LeftOut, Reason: "cannot be looked at on the host", Type: workfs.Unknown.String()})
+	}
 	if err != nil || h == nil || s.t.seen[rel] == seenGone {
 		return err
 	}

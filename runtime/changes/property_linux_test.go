@@ -142,8 +142,8 @@ func (b *bench) reopen() {
 // it, what must not change does not, and undo brings everything back.
 func TestModel(t *testing.T) {
 	rounds := 25
-	if testing.Short() {
-		rounds = 15
+	if os.Geteuid() != 0 { // TestUnprivileged runs it again
+		rounds = 8
 	}
 	for i := range rounds {
 		seed := uint64(time.Now().UnixNano()) + uint64(i)
@@ -245,7 +245,7 @@ func hostEdits(host string, r *rand.Rand) map[string]bool {
 }
 
 // between: each file is as before or as in the session.
-func between(t *testing.T, when, host string, before, merged map[string]state) {
+func between(t testing.TB, when, host string, before, merged map[string]state) {
 	t.Helper()
 	for rel, is := range snapshot(t, host, true) {
 		if is.Mode.IsDir() || strings.Contains(rel, ".coworker-") {
@@ -278,7 +278,7 @@ func noTemps(t *testing.T, host string) {
 }
 
 // applied: what nobody else touched is as in the session.
-func applied(t *testing.T, b *bench, before, merged map[string]state, edited map[string]bool) {
+func applied(t testing.TB, b *bench, before, merged map[string]state, edited map[string]bool) {
 	t.Helper()
 	now := snapshot(t, b.host, true)
 	for rel, was := range before {

@@ -188,6 +188,9 @@ func (s *scan) name(n *node, name string) error {
 	}
 	e := entry{rel: rel, name: name, info: u, x: x, other: other}
 	e.host, err = hostLook(n.host, name)
+	if errors.Is(err, fs.ErrPermission) {
+		return s.add(n, &Change{Rel: rel, Kind: Modified, Verdict: LeftOut, Reason: "cannot be looked at on the host", Type: u.Kind.String()})
+	}
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -337,6 +338,13 @@ func (st *Stage) treeDir(m metaTree) string { return filepath.Join(st.dir, strco
 
 // Ended says that the cell is dead and its overlay gone. A stage with nothing to apply and nothing to undo is removed.
 func (st *Stage) Ended() error {
+	logs, err := journals(st.dir)
+	if err != nil {
+		return err
+	}
+	if len(logs) == 0 && st.untouched() { // also where the session failed before its folders were recorded
+		return st.Discard(context.Background())
+	}
 	if st.meta.Ended.IsZero() {
 		st.meta.Ended = time.Now().UTC()
 		if err := st.writeMeta(); err != nil {
@@ -344,14 +352,26 @@ func (st *Stage) Ended() error {
 		}
 	}
 	set, err := st.Changes(context.Background())
-	if err != nil {
-		return err
-	}
-	logs, err := journals(st.dir)
 	if err != nil || len(set.Changes) > 0 || len(logs) > 0 {
 		return err
 	}
 	return st.Discard(context.Background())
+}
+
+// untouched says that nothing was written in any upper folder.
+func (st *Stage) untouched() bool {
+	for _, m := range st.meta.Trees {
+		d, err := os.Open(filepath.Join(st.treeDir(m), upperFolder))
+		if err != nil {
+			return false
+		}
+		names, err := d.Readdirnames(1)
+		d.Close()
+		if len(names) > 0 || !errors.Is(err, io.EOF) {
+			return false
+		}
+	}
+	return true
 }
 
 // Close releases the lock. The stage stays.

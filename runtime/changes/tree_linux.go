@@ -157,19 +157,6 @@ func (t *tree) kept(rel string) bool {
 	}
 }
 
-// hostStamp is how a host path stands now; nil if nothing is there.
-func (t *tree) hostStamp(rel string) (*stamp, error) {
-	info, err := t.host.Lstat(rel)
-	if errors.Is(err, fs.ErrNotExist) || notFolder(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	s := stampOf(info, t.rootDev)
-	return &s, nil
-}
-
 // view is the tree as the session left it.
 type view struct{ t *tree }
 

@@ -49,7 +49,10 @@ func (st *Stage) Undo(ctx context.Context, _ Options) (*Result, error) {
 		st.at("undo")
 		err = st.takeBack(j, res)
 	}
-	return res, errors.Join(err, j.close())
+	if err = errors.Join(err, j.close()); err != nil {
+		return res, errors.Join(err, st.unload())
+	}
+	return res, nil
 }
 
 // takeBack undoes the steps, last first. The attributes of folders come at the very end, since every name that moves changes

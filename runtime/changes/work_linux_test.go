@@ -1,6 +1,7 @@
 package changes
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -228,7 +229,7 @@ func TestUnprivileged(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	must(t, os.Chown(dir, testUID, testUID))
-	cmd := exec.Command("/proc/self/exe", "-test.run=.", "-test.short", "-test.skip=^(TestUnprivileged|TestAsOwner|TestDeepAndMany|TestBaselineSpeed)$")
+	cmd := exec.Command("/proc/self/exe", "-test.run=.", "-test.skip=^(TestUnprivileged|TestAsOwner|TestDeepAndMany|TestBaselineSpeed)$")
 	cmd.Dir, cmd.Env = dir, []string{"TMPDIR=" + dir, "HOME=" + dir, "PATH=" + os.Getenv("PATH")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: testUID, Gid: testUID}}
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -285,5 +286,38 @@ func TestAsOwner(t *testing.T) {
 	must(t, err)
 	if read(t, filepath.Join(dir, "f")) != "base" || read(t, filepath.Join(dir, "gone")) != "base" {
 		t.Error("undo as root")
+	}
+}
+
+// TestInterrupted: an apply that is stopped, or fails, in one process is finished by the same one.
+func TestInterrupted(t *testing.T) {
+	b := newBench(t, t.TempDir(), func(host string) { write(t, host, "f", "base") })
+	for i := range 2000 {
+		b.put(filepath.Join("d", strings.Repeat("x", i%50), string(rune('a'+i%26))+strings.Repeat("y", i%90)), "new")
+	}
+	b.put("f", "session")
+	ctx, cancel := context.WithCancel(t.Context())
+	n := 300
+	b.st.trip = func(string) {
+		if n--; n == 0 {
+			cancel()
+		}
+	}
+	_, err := b.st.Apply(ctx, Options{})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	b.st.trip = nil
+	res := b.apply(Options{})
+	if res.Finished == "" || read(t, filepath.Join(b.host, "f")) != "session" {
+		t.Errorf("finished %q", res.Finished)
+	}
+	for range 3 {
+		if _, err := b.st.Undo(t.Context(), Options{}); err != nil && !errors.Is(err, ErrNothing) {
+			t.Fatal(err)
+		}
+	}
+	if list, err := os.ReadDir(b.host); err != nil || len(list) != 1 || read(t, filepath.Join(b.host, "f")) != "base" {
+		t.Errorf("%v %v", list, err)
 	}
 }
