@@ -297,7 +297,7 @@ func TestStagedApplyNow(t *testing.T) {
 		s := openedStaged(t, p)
 		// The writer replaces a pair of files again and again; each is whole at any time.
 		sh(t, s, "rm gone; echo two > a; mkdir d; echo new > d/new; echo inside > edited; echo x > .mcp.json")
-		sh(t, s, "(while :; do echo whole > w.tmp; mv w.tmp w; done) >/dev/null 2>&1 & sleep 0.1")
+		sh(t, s, "(while :; do echo whole > w.tmp; mv w.tmp w; sleep 0.01; done) >/dev/null 2>&1 & sleep 0.1")
 		put(t, filepath.Join(p.Workspace, "edited"), "outside\n")
 		set, err := s.Changes(t.Context())
 		if err != nil || set.Count(changes.Conflict) != 1 || set.Count(changes.Held) != 1 {

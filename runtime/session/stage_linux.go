@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -270,8 +271,16 @@ func (s *Session) stopped(f func() error) error {
 	if state := s.current(); state != Ready || s.guard.dead {
 		return fmt.Errorf("look at the stage of a session that is %s", state)
 	}
-	return s.guard.whileFrozen(f)
+	thaw, err := s.freeze(applyRest)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(), thaw())
 }
+
+// applyRest is how long everything inside may take to come to rest for a look at the stage. Unlike a sweep nobody waits in
+// doubt meanwhile: the person's folder is as it was.
+const applyRest = 10 * time.Second
 
 // HeldStore gives the store of held files, for an apply after Close. The caller closes it.
 func (s *Session) HeldStore() (*held.Store, error) { return held.Open(s.options.StateDir) }
