@@ -129,7 +129,7 @@ func (r *refusals) add(one enforce.Refusal) {
 		return
 	}
 	needed := one.Needed
-	if r.session.options.Backend.Name() == enforce.Bare && one.Source == enforce.SourceEBPF {
+	if r.session.options.Backend.Name() == enforce.Bare {
 		needed = "" // it has no network to allow anything in
 	}
 	k := refusalKey{one.Source, one.Wall, one.Hook, comm, what, needed}
