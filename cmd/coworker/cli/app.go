@@ -125,7 +125,7 @@ func flagNames(c *cli.Context) []string {
 // of it at once.
 var later = []string{
 	"run", "policy", "trust", "sessions", "inbox", "jobs", "memory", "skills", "personas", "connectors", "mcp",
-	"models", "serve", "changes", "doctor",
+	"models", "serve", "doctor",
 }
 
 func noCommand(c *cli.Context) error {
