@@ -16,6 +16,7 @@ TAGS := soak,walltest,seccompgen,testclients
 export VERSION_VAR     := coworker/cmd/coworker/cli.Version
 export CELL_DIGEST_VAR := coworker/runtime/session.CellDigest
 export PROXY_DIGEST_VAR := coworker/runtime/session.ProxyDigest
+export BOX_DIGEST_VAR := coworker/runtime/session.BoxDigest
 export WALLSD_DIGEST_VAR := coworker/runtime/session.WallsdDigest
 export WALLSD_VERSION_VAR := main.build
 
@@ -23,10 +24,15 @@ PKGS    := ./...
 GATE    := go run ./integration/house/cmd/testgate --
 TIMEOUT := 20m
 
-.PHONY: build demo test test-clients bench soak generate generate-check linked lint cross check deps clean
+.PHONY: build box demo test test-clients bench soak generate generate-check linked lint cross check deps clean
 
 build:
 	scripts/build bin
+
+# Like build, with the helper of the backend container: needs a C compiler.
+box:
+	scripts/deps box
+	scripts/build bin box
 
 demo: build
 	scripts/deps demo
@@ -38,7 +44,7 @@ deps:
 
 # Packages under integration start cells, kernels and compilers of their own: one at a time. The rest share 2 cores.
 # Never from the test cache: it does not know the kernel, the users or the installed programs.
-test: deps build
+test: deps box
 	go vet $(PKGS)
 	units=$$(go list $(PKGS) | grep -v '^coworker/integration/'); \
 	$(GATE) go test -count=1 -p 2 -timeout $(TIMEOUT) $$units -- go test -count=1 -p 1 -timeout $(TIMEOUT) ./integration/...
@@ -50,7 +56,7 @@ test-clients: build
 	scripts/test-user
 	$(GATE) go test -count=1 -tags testclients -timeout $(TIMEOUT) ./integration/clients/
 
-bench: build
+bench: box
 	scripts/deps bench
 	go test -p 1 -run '^$$' -bench . -timeout 60m $(PKGS)
 
@@ -72,7 +78,9 @@ linked:
 	for dir in cmd/*/; do \
 		name=$$(basename $$dir); \
 		[ $$name = coworker ] && continue; \
-		GOOS=linux GOARCH=amd64 CGO_ENABLED=0 go list -deps -f '{{if not .Standard}}{{.ImportPath}}{{end}}' ./cmd/$$name | LC_ALL=C sort > cmd/$$name/packages.txt; \
+		cgo=0 tags=; \
+		[ $$name != coworker-box ] || { cgo=1 tags=netgo,osusergo,runc_nocriu; }; \
+		GOOS=linux GOARCH=amd64 CGO_ENABLED=$$cgo go list -deps -tags "$$tags" -f '{{if not .Standard}}{{.ImportPath}}{{end}}' ./cmd/$$name | LC_ALL=C sort > cmd/$$name/packages.txt; \
 	done
 
 lint:

@@ -25,13 +25,15 @@ type Evidence struct {
 type Assessment struct {
 	Level   Level              `json:"level"`
 	Walls   map[Wall]WallState `json:"walls"`
-	Missing []string           `json:"missing,omitempty"` // one line for each wall or limit that keeps the level down
+	Missing []string           `json:"missing,omitempty"` // one line for each wall or limit that keeps the level below Enforced
+	// Lacking is what keeps it below Hardened, one line each; empty below Enforced.
+	Lacking []string `json:"lacking,omitempty"`
 }
 
 // Assess computes the level from evidence alone. A wall is verified if it has a mechanism, at
-// least one probe that was made, and no probe that went wrong. The level is never above
-// Enforced here: Hardened needs each critical promise shown with either mechanism off, which is
-// evidence that the backends native and bare in live mode do not produce.
+// least one probe that was made, and no probe that went wrong. Hardened needs more: absent
+// protected names stopped rather than swept, each critical promise shown with either half of the
+// mechanisms off, and the limits.
 func Assess(e Evidence) Assessment {
 	a := Assessment{Level: Enforced, Walls: map[Wall]WallState{}}
 	for _, w := range Walls() {
@@ -48,6 +50,11 @@ func Assess(e Evidence) Assessment {
 			a.Missing = append(a.Missing, fmt.Sprintf("res: limit %s was asked for and is not in force: %s", l.Name, l.Detail))
 		}
 	}
+	if a.Level == Enforced {
+		if a.Lacking = lacking(e); len(a.Lacking) == 0 {
+			a.Level = Hardened
+		}
+	}
 	return a
 }
 
@@ -59,7 +66,7 @@ func wallState(w Wall, e Evidence) WallState {
 	var bad []string
 	made, swept := 0, false
 	for _, p := range e.Probes {
-		if p.Wall != w {
+		if p.Wall != w || p.Alone != "" {
 			continue
 		}
 		made++

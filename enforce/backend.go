@@ -15,6 +15,9 @@ const (
 	Container BackendName = "container" // the same namespaces, made by coworker-box
 )
 
+// Namespaces says whether cells of this backend have namespaces and a root of their own.
+func (b BackendName) Namespaces() bool { return b == Native || b == Container }
+
 // Availability says whether this machine can use a backend, and if not, why and what one step
 // would change that.
 type Availability struct {
@@ -40,6 +43,10 @@ type Launch struct {
 	// Made is told about the sockets for the proxy as soon as they are there, while the cell still starts; nil for a Spec
 	// without a network. It must not block. The sockets belong to whoever it tells.
 	Made func(*Egress)
+
+	// Lend tells the path of the session's control group below the mount of each hierarchy, for a backend that has another
+	// program put processes into it; empty if there is no group, or not in this process.
+	Lend func() (string, error)
 
 	// Join moves a process into the session's control group; it may take some milliseconds. The
 	// cell must be in the group before it starts. A helper process that was moved so that the cell
@@ -68,6 +75,8 @@ type Cell struct {
 	MountInfo *os.File
 	// Cover puts back a pin or a mask; nil where the backend makes no mounts.
 	Cover func(tree, rel string, kind CoverKind) error
+	// Alone makes the attempts of the half Namespaces, once, after Settled; nil where the backend makes no namespaces.
+	Alone func(t AloneTargets, literals []string) ([]Probe, error)
 	// Egress is what Launch.Made was told; nil if the Spec asks for no network.
 	Egress *Egress
 

@@ -39,6 +39,11 @@ type Tree struct {
 	Protected []string `json:"protected,omitempty"` // present protected files and folders
 	Masks     []string `json:"masks,omitempty"`     // secret files and host sockets
 	MaskDirs  []string `json:"mask_dirs,omitempty"` // folders that are masked as a whole
+
+	// For programs on the kernel's security hooks, which judge names (enforce/guard); not part of what a keeper builds.
+	Lifted []string `json:"lifted,omitempty"` // relative paths that a person named: not protected, whether they exist or not
+	Sealed bool     `json:"sealed,omitempty"` // no repository may be made in it
+	Own    bool     `json:"own,omitempty"`    // a folder of coworker's: neither protected nor hidden, wherever it lies
 }
 
 // Spec is what a session asks for. It is a value: the same Spec gives the same plan. Package
@@ -107,6 +112,7 @@ type Limits struct {
 	OpenFiles int64    `json:"open_files"` // per process
 	FileSize  int64    `json:"file_size"`  // bytes per file
 	Tmp       int64    `json:"tmp"`        // bytes of /tmp, /dev/shm, /run and the home root together
+	Time      int64    `json:"time"`       // seconds that one command may take; kept by the supervisor
 	Named     []string `json:"named"`      // limits asked for by name: "processes", "memory", "cpus", …
 }
 

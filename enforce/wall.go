@@ -54,7 +54,7 @@ var promises = map[Wall]string{
 // Mechanism names one way to keep a wall.
 type Mechanism string
 
-// The Linux mechanisms of the backends native and bare.
+// The Linux mechanisms.
 const (
 	MountNS       Mechanism = "mountns"
 	Landlock      Mechanism = "landlock"
@@ -76,4 +76,5 @@ const (
 	Rlimit        Mechanism = "rlimit"
 	TmpfsSize     Mechanism = "tmpfs-size"
 	Pdeathsig     Mechanism = "pdeathsig"
+	DeviceRules   Mechanism = "device-rules" // of the control group, backend container
 )

@@ -193,6 +193,9 @@ func (e *engine) run(ctx context.Context, cancel func(), o Options) error {
 	e.records.close()
 	e.line.Close()
 	reading.Wait()
+	if lineEnded(err) {
+		return nil
+	}
 	return err
 }
 
@@ -232,7 +235,7 @@ func (e *engine) listen() error {
 	for {
 		m, err := e.line.Receive()
 		switch {
-		case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET): // a reset is an end with messages unread
+		case errors.Is(err, io.EOF), lineEnded(err):
 			return nil
 		case err != nil:
 			return fmt.Errorf("line to the supervisor: %w", err)
@@ -249,6 +252,12 @@ func (e *engine) listen() error {
 			return err
 		}
 	}
+}
+
+// lineEnded says whether the supervisor closed its end: a reset is an end with messages unread, a broken pipe one that a
+// record met before the reader did.
+func lineEnded(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // accept takes connections while there are slots; more wait in the kernel's queue.

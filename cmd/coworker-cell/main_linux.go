@@ -36,17 +36,25 @@ func run(args []string) error {
 	if err := unblockSignals(args); err != nil {
 		return err
 	}
-	conn, err := wire.Inherited(wireDescriptor, "wire")
+	descriptor := uintptr(wireDescriptor)
+	if args[1] == "launch" {
+		descriptor = keeper.LaunchDescriptor
+	}
+	conn, err := wire.Inherited(descriptor, "wire")
 	if err != nil {
 		return fmt.Errorf("this program is started by coworker, not by hand: %w", err)
 	}
 	switch args[1] {
+	case "launch":
+		return keeper.Launch(conn)
 	case "keeper":
 		return keeper.Main(conn, programDescriptor)
 	case "cell":
 		return cell.Main(conn)
+	case "alone":
+		return cell.Alone(conn)
 	}
-	return fmt.Errorf("mode %q: want keeper or cell", args[1])
+	return fmt.Errorf("mode %q: want launch, keeper, cell or alone", args[1])
 }
 
 // unblockSignals starts this program again if whoever started coworker had blocked a signal, as

@@ -143,6 +143,20 @@ func TestProcess(t *testing.T) {
 	}
 }
 
+// TestEndOfLine closes the line while a record is on its way: whether a reader or a writer meets the end first, it is the end
+// of the session and no fault.
+func TestEndOfLine(t *testing.T) {
+	bin := build(t, "")
+	for range 20 {
+		p := start(t, bin, control.Config{})
+		p.ask(t, connect("evil.example"))
+		p.line.Close()
+		if err := p.cmd.Wait(); err != nil {
+			t.Fatalf("%v: %s", err, p.stderr.String())
+		}
+	}
+}
+
 func TestFaults(t *testing.T) {
 	bin := build(t, "walltest")
 	for fault, code := range map[string]int{"fault-panic.probe.internal": 2, "fault-close.probe.internal": 1} {

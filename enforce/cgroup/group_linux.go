@@ -22,12 +22,14 @@ const parentName = "coworker"
 // Group is the control group of one session, in each hierarchy that can be used. The zero
 // value is a session without one: nothing is bounded, and Limits says why.
 type Group struct {
+	name    string
 	limits  []enforce.Limit
 	missing string
 
 	mu     sync.Mutex // guards what Remove changes
 	dirs   []dir
 	events Events        // as they stood when the group was removed
+	lent   bool          // there may be folders in more hierarchies
 	homes  map[int][]dir // of each process that joined: where it was before
 }
 
@@ -60,7 +62,7 @@ func NewBelow(below, name string, l enforce.Limits) (*Group, error) {
 	if err != nil {
 		return &Group{missing: "this kernel has no control groups"}, nil
 	}
-	g := &Group{missing: "no control group can be made here"}
+	g := &Group{name: name, missing: "no control group can be made here"}
 	for _, h := range parse(string(mounts), string(own)) {
 		if err := g.add(h, below, name); err != nil {
 			g.missing = err.Error()
@@ -74,7 +76,7 @@ func NewBelow(below, name string, l enforce.Limits) (*Group, error) {
 
 // add makes the session's folder in one hierarchy, if it is of use and may be made.
 func (g *Group) add(h hierarchy, below, name string) error {
-	if !h.unified && !h.has("pids") && !h.has("memory") && !h.has("cpu") && !h.has("freezer") {
+	if !h.useful() {
 		return nil
 	}
 	parent, err := makeParent(h, below)
@@ -296,10 +298,13 @@ func (g *Group) Leave(pid int) error {
 	g.mu.Lock()
 	home, ok := g.homes[pid]
 	delete(g.homes, pid)
-	dirs := g.dirs
+	dirs, lent := g.dirs, g.lent
 	g.mu.Unlock()
 	if len(dirs) == 0 {
 		return nil
+	}
+	if lent { // whom it was lent to put the process there, or it was born there: it has no place of its own to go back to
+		return g.Expel(pid, os.Getpid())
 	}
 	if !ok {
 		return fmt.Errorf("process %d did not join this group", pid)
@@ -510,10 +515,14 @@ func (g *Group) Empty(limit time.Duration) error {
 func (g *Group) Remove() error {
 	last := g.Events()
 	g.mu.Lock()
-	dirs := g.dirs
+	dirs, lent := g.dirs, g.lent
 	g.dirs, g.events = nil, last
 	g.mu.Unlock()
-	return removeAll(dirs)
+	var err error
+	if lent {
+		err = removeRest(g.name, dirs) // first: a name that only they have counts as left behind
+	}
+	return errors.Join(err, removeAll(dirs))
 }
 
 func removeAll(dirs []dir) error {

@@ -16,6 +16,11 @@ type hierarchy struct {
 
 func (h hierarchy) has(controller string) bool { return slices.Contains(h.controllers, controller) }
 
+// useful says whether a session's own group wants a folder in it.
+func (h hierarchy) useful() bool {
+	return h.unified || h.has("pids") || h.has("memory") || h.has("cpu") || h.has("freezer")
+}
+
 // parse combines /proc/self/mountinfo and /proc/self/cgroup (cgroups(7), proc_pid_mountinfo(5)).
 // It is pure; controllers of v2 are read from files by the caller.
 func parse(mountInfo, cgroups string) []hierarchy {
@@ -48,12 +53,12 @@ func parse(mountInfo, cgroups string) []hierarchy {
 	return out
 }
 
-// legacy finds the v1 hierarchy whose controllers are in the mount's options.
+// legacy finds the v1 hierarchy whose controllers, or name, are in the mount's options.
 func legacy(root, mount, options string, groups map[string]string) (hierarchy, bool) {
 	have := strings.Split(options, ",")
 	for names, self := range groups {
 		list := strings.Split(names, ",")
-		if names != "" && !strings.HasPrefix(names, "name=") && slices.Contains(have, list[0]) {
+		if names != "" && slices.Contains(have, list[0]) {
 			return hierarchy{mount: mount, self: within(root, self), controllers: list}, true
 		}
 	}

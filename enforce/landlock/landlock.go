@@ -41,6 +41,8 @@ var (
 	ErrDisabled = errors.New("landlock is disabled at boot")
 	// ErrNoTCP: RestrictTCP needs ABI 4 (Linux 6.7).
 	ErrNoTCP = errors.New("landlock cannot restrict TCP on this kernel")
+	// ErrNoLog: LogDenials needs ABI 7 (Linux 6.15).
+	ErrNoLog = errors.New("landlock cannot log what programs are refused on this kernel")
 	// ErrRule: a rule that cannot be what was meant.
 	ErrRule = errors.New("bad landlock rule")
 	// ErrNotEnforced: the kernel took the ruleset and an attempt that must fail did not.
@@ -75,6 +77,10 @@ type Rules struct {
 	RestrictTCP bool
 	ConnectTCP  []uint16
 	BindTCP     []uint16
+
+	// LogDenials has the kernel write audit records about what programs are refused that are started after Restrict, where
+	// auditing is on, and none about this process itself, which attacks the walls on purpose (package auditlog).
+	LogDenials bool
 }
 
 // Applied tells what is in force after Restrict.

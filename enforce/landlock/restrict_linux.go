@@ -84,6 +84,12 @@ func (r *Rules) config(done *Applied) (golandlock.Config, error) {
 	scoped, scopeNames := upTo(scopes, done.Used)
 	done.HandledFS, done.Scopes = names, scopeNames
 	config := golandlock.Config{HandledAccessFS: golandlock.AccessFSSet(files), Scoped: golandlock.ScopedSet(scoped)}
+	if r.LogDenials {
+		if done.ABI < logABI {
+			return config, fmt.Errorf("%w: ABI %d, want %d", ErrNoLog, done.ABI, logABI)
+		}
+		config = config.DisableLoggingForOriginatingProcess().EnableLoggingForSubprocesses()
+	}
 	if !r.RestrictTCP {
 		return config, nil
 	}

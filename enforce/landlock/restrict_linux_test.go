@@ -61,8 +61,11 @@ func TestMain(m *testing.M) {
 }
 
 func (j job) run() (r report) {
-	if j.Mode == "version" {
+	switch j.Mode {
+	case "version":
 		return j.version()
+	case "flags":
+		return j.flags()
 	}
 	ask := lockedThreads(j)
 	if j.Restrict {
@@ -83,7 +86,7 @@ func (j job) run() (r report) {
 
 func class(err error) string {
 	for name, target := range map[string]error{"not built": ErrNotBuilt, "disabled": ErrDisabled, "tcp": ErrNoTCP,
-		"rule": ErrRule, "not enforced": ErrNotEnforced, "missing": os.ErrNotExist} {
+		"rule": ErrRule, "log": ErrNoLog, "not enforced": ErrNotEnforced, "missing": os.ErrNotExist} {
 		if errors.Is(err, target) {
 			return name
 		}
@@ -110,6 +113,31 @@ func (j job) version() (r report) {
 	}
 	r.Applied, err = Restrict(Rules{})
 	r.Err, r.Class = fmt.Sprint(err), class(err)
+	return r
+}
+
+// flags makes landlock_restrict_self fail with E2BIG unless its flags about the log are Errno, and restricts.
+func (j job) flags() (r report) {
+	const logging = 7 // the flags about the log; newer kernels have others beside them
+	const second = 24 // where struct seccomp_data has the low half of the second argument
+	filter := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 4, K: unix.SYS_LANDLOCK_RESTRICT_SELF},
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: second},
+		{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: logging},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 1, K: uint32(j.Errno)},
+		{Code: unix.BPF_RET, K: unix.SECCOMP_RET_ERRNO | uint32(unix.E2BIG)},
+		{Code: unix.BPF_RET, K: unix.SECCOMP_RET_ALLOW},
+	}
+	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	_, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
+	if errno != 0 {
+		return report{Err: errno.Error(), Class: "filter"}
+	}
+	var err error
+	if r.Applied, err = Restrict(j.Rules); err != nil {
+		r.Err, r.Class = err.Error(), class(err)
+	}
 	return r
 }
 

@@ -33,10 +33,11 @@ const (
 // newestABI is the newest one whose rights are listed here; a newer kernel takes an older ABI's masks.
 const newestABI = 11
 
-// scopeABI is the first with scopes, tcpABI the first with network rights, both of linux/landlock.h.
+// The first ABI with network rights, with scopes, and with flags about the audit log (linux/landlock.h).
 const (
 	tcpABI   = 4
 	scopeABI = 6
+	logABI   = 7
 )
 
 var (

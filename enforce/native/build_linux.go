@@ -139,7 +139,10 @@ func (b *builder) openSources(steps []step) ([]source, error) {
 		case opOverlay:
 			err = src.openLayers()
 		case opTree:
-			err = src.openTree(b.spec.Trees[st.tree])
+			t := b.spec.Trees[st.tree]
+			if err = src.openTree(t); err == nil && b.staged(t) {
+				err = src.openStage(t.Stage)
+			}
 		}
 		sources = append(sources, src)
 		if err != nil {

@@ -255,6 +255,29 @@ func MountPoints(mountInfo string) (map[string]bool, error) {
 	return points, nil
 }
 
+// FileSystems tells the type of the topmost mount of each mount point of a mount table.
+func FileSystems(mountInfo string) (map[string]string, error) {
+	entries, err := parseMountInfo(mountInfo)
+	if err != nil {
+		return nil, err
+	}
+	at := make(map[uint64]string, len(entries))
+	for _, e := range entries {
+		at[e.id] = e.point
+	}
+	below := map[uint64]bool{} // mounts with another one on top of them
+	for _, e := range entries {
+		below[e.parent] = below[e.parent] || at[e.parent] == e.point && e.parent != e.id
+	}
+	types := make(map[string]string, len(entries))
+	for _, e := range entries {
+		if !below[e.id] {
+			types[e.point] = e.fstype
+		}
+	}
+	return types, nil
+}
+
 func parseMountInfo(text string) ([]mountEntry, error) {
 	var entries []mountEntry
 	for line := range strings.Lines(text) {

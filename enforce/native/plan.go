@@ -1,6 +1,7 @@
 package native
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"sort"
@@ -167,6 +168,9 @@ func checkSpec(s enforce.Spec) error {
 	paths = append(paths, s.Toolchains...)
 	for _, t := range s.Trees {
 		paths = append(paths, t.Path)
+		if t.Stage != "" {
+			paths = append(paths, t.Stage)
+		}
 	}
 	for _, c := range s.Caches {
 		paths = append(paths, c.Lower)
@@ -179,6 +183,9 @@ func checkSpec(s enforce.Spec) error {
 	for _, t := range s.Trees {
 		if _, ok := reserved[t.Path]; ok {
 			return fmt.Errorf("tree %q would replace a folder that the cell makes itself", t.Path)
+		}
+		if err := checkStage(t); err != nil {
+			return err
 		}
 	}
 	return checkRelative(s)
@@ -210,3 +217,20 @@ func checkRelative(s enforce.Spec) error {
 	}
 	return nil
 }
+
+// checkStage refuses a stage that could not be one.
+func checkStage(t enforce.Tree) error {
+	switch {
+	case t.Stage == "":
+		return nil
+	case !t.Writable || t.File:
+		return fmt.Errorf("tree %q has a stage and is no writable folder", t.Path)
+	case under(t.Stage, t.Path) || under(t.Path, t.Stage):
+		return fmt.Errorf("tree %q and its stage %q lie in one another", t.Path, t.Stage)
+	case len(t.Pins)+len(t.Protected) > 0:
+		return errors.New("a staged tree has pins: nothing of the host's is in reach there")
+	}
+	return nil
+}
+
+func under(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }

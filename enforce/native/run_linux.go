@@ -247,10 +247,15 @@ func (b *builder) attachTree(s *source) error {
 	if err != nil {
 		return stepError("make mount point", s.target, err)
 	}
+	defer unix.Close(target)
+	if b.staged(t) {
+		if err := b.attachStage(s, target); err != nil {
+			return stepError(StepStage, s.target, err)
+		}
+		return b.coverTree(t)
+	}
 	flags := mountFlags{readOnly: s.readOnly && !b.off(enforce.FSWrite), exec: true}
-	err = b.attach(s.fd, target, flags)
-	unix.Close(target)
-	if err != nil {
+	if err := b.attach(s.fd, target, flags); err != nil {
 		return stepError("bind tree on", s.target, err)
 	}
 	return b.coverTree(t)

@@ -38,6 +38,20 @@ func (v Paths) with(s enforce.Spec) Paths {
 	return v
 }
 
+// VisibleOutside lists what of Visible is the same file outside: the system, and the trees that are live. It is pure.
+func VisibleOutside(s enforce.Spec) Paths {
+	live := s
+	live.Trees = nil
+	for _, t := range s.Trees {
+		if t.Stage == "" {
+			live.Trees = append(live.Trees, t)
+		}
+	}
+	v := Paths{}.with(live)
+	v.Devices = nil
+	return v
+}
+
 // VisibleBare lists what a Spec shows where the root is the host's own and nothing can be mounted:
 // the home is a folder of the store, /etc is what the list allows and the public files that stand
 // in for the synthesised ones, no device but the named ones can be opened, and /proc is read-only,

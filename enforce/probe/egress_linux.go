@@ -114,6 +114,9 @@ var past = errnos{unix.EINPROGRESS, unix.EAGAIN, unix.ETIMEDOUT, unix.EHOSTUNREA
 // noSocket is how making an ordinary socket may fail: without IPv6, and in bare, where the filter
 // refuses UDP altogether, and TCP below Landlock ABI 4.
 func (b *battery) noSocket() errnos {
+	if b.half == enforce.Second {
+		return errnos{unix.EPERM} // the program on the control group refuses the socket
+	}
 	if b.Backend == enforce.Bare {
 		return refusedSocket
 	}

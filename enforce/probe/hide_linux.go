@@ -62,11 +62,14 @@ func readScratchSecret(b *battery) result {
 func hiddenAttacks() []attack {
 	hide := enforce.FSHide
 	away, back := moveAway(scratchEnv)
+	awayConf, backConf := moveAway(scratchConf)
 	return []attack{
 		{name: "reopen", wall: hide, try: reopenSecret},
 		{name: "link", wall: hide, try: func(d scratch) error { return unix.Link(d.path(scratchEnv), d.path("hardlink")) }},
 		{name: "move-away", wall: hide, try: away, undo: back},
 		{name: "exchange", wall: hide, try: exchange(scratchEnv, false)},
+		{name: "move-parent", wall: hide, try: awayConf, undo: backConf},
+		{name: "exchange-parent", wall: hide, try: exchange(scratchConf, true)},
 		{name: "write", wall: hide, try: func(d scratch) error { return openClose(d.path(scratchEnv), unix.O_WRONLY) }},
 		// A writable mask is no wall: bound without MS_RDONLY, chmod works on the mask itself.
 		{name: "chmod", wall: hide, try: func(d scratch) error { return unix.Chmod(d.path(scratchEnv), 0o644) },

@@ -83,6 +83,9 @@ func (r result) at(object string) result {
 // the cell's root; Landlock answers EACCES for what exists. In bare only Landlock can refuse, and
 // a missing file proves nothing.
 func (b *battery) hidden() errnos {
+	if b.half != "" {
+		return b.alone(unix.ENOENT)
+	}
 	if b.Backend == enforce.Bare {
 		return b.landlock()
 	}
@@ -91,6 +94,9 @@ func (b *battery) hidden() errnos {
 
 // unwritable is how writing fails: read-only mounts answer EROFS, Landlock EACCES.
 func (b *battery) unwritable() errnos {
+	if b.half != "" {
+		return b.alone(unix.ENOENT, unix.EROFS)
+	}
 	if b.Backend == enforce.Bare {
 		return b.landlock()
 	}
@@ -107,6 +113,9 @@ func (b *battery) landlock() errnos {
 // unreachable is how a connection to an address of the outside fails. ENETUNREACH counts only in
 // an own network namespace: a laptop without a network answers the same.
 func (b *battery) unreachable() errnos {
+	if b.half != "" {
+		return b.alone(unix.ENETUNREACH, unix.EADDRNOTAVAIL)
+	}
 	if b.Backend == enforce.Bare {
 		stops := errnos{unix.EPERM} // the kernel programs on the control group
 		if b.LandlockABI >= 4 {     // LANDLOCK_ACCESS_NET_CONNECT_TCP, Linux 6.7
@@ -133,6 +142,9 @@ func (b *battery) programs() errnos {
 // localRefused is how a connection to a loopback address of the host fails: in the cell's own
 // namespace nobody listens there.
 func (b *battery) localRefused() errnos {
+	if b.half != "" {
+		return b.alone(unix.ECONNREFUSED)
+	}
 	if b.Backend == enforce.Bare {
 		return b.unreachable()
 	}
@@ -145,6 +157,9 @@ func (b *battery) localRefused() errnos {
 // scoped is how a signal or an abstract socket of the host is refused. Landlock scopes (ABI 6,
 // Linux 6.12) answer EPERM; the namespace makes the object disappear.
 func (b *battery) scoped(own bool, gone unix.Errno) errnos {
+	if b.half != "" {
+		return b.alone(gone)
+	}
 	var stops errnos
 	if b.LandlockABI >= 6 {
 		stops = append(stops, unix.EPERM)

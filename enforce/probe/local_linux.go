@@ -49,6 +49,9 @@ func local(s Setup) []attempt {
 	} {
 		all = append(all, socket("netlink-"+n.name, unix.AF_NETLINK, unix.SOCK_RAW, n.proto))
 	}
+	if s.Targets.WorkspaceSocket != "" {
+		all = append(all, add("workspace-socket", workspaceSocket))
+	}
 	if s.Targets.LoopbackPort6 != 0 {
 		all = append(all, add("loopback6", func(b *battery) result {
 			return b.loopback(unix.AF_INET6, b.Targets.LoopbackPort6, &unix.SockaddrInet6{Port: b.Targets.LoopbackPort6, Addr: [16]byte{15: 1}})
@@ -119,6 +122,9 @@ func (b *battery) loopbackUDP() result {
 	if err != nil {
 		return judge(err, append(b.localRefused(), b.unreachable()...), nil)
 	}
+	if b.control {
+		return leaked("a datagram was taken")
+	}
 	if n, err := poll(fd, unix.POLLIN); err == nil && n == 0 {
 		return leaked("a datagram was taken")
 	}
@@ -156,6 +162,18 @@ func (b *battery) pathSocket(name string) result {
 	defer unix.Close(fd)
 	err = connectPath(fd, name)
 	return judge(err, b.hidden(), errnos{unix.EAGAIN, unix.EPROTOTYPE, unix.ECONNREFUSED}).at(name)
+}
+
+// workspaceSocket connects to a socket that somebody on the host listens on, in a staged folder. The overlay shows a node of
+// its own, which nobody listens on: only that answer proves it, because an absent socket cannot be reached either.
+func workspaceSocket(b *battery) result {
+	fd, err := localSocket()
+	if err != nil {
+		return judge(err, b.noSocket(), nil)
+	}
+	defer unix.Close(fd)
+	err = connectPath(fd, b.Targets.WorkspaceSocket)
+	return judge(err, errnos{unix.ECONNREFUSED}, errnos{unix.EAGAIN, unix.EPROTOTYPE}).at(b.Targets.WorkspaceSocket)
 }
 
 // maxSocketPath is what an address holds (unix(7)); longer paths go through a descriptor of their

@@ -100,6 +100,9 @@ for dir in "$work" "$scratch"; do
 	mount --bind "$mask" "$dir/.env"
 	mount -o remount,bind,ro "$dir/.env"
 done
+mount --bind "$scratch/conf" "$scratch/conf"
+mount --bind "$mask" "$scratch/conf/.env"
+mount -o remount,bind,ro "$scratch/conf/.env"
 exec setpriv --bounding-set -all --inh-caps -all --no-new-privs --securebits +noroot "$exe"`
 
 // TestPins wants every attack on the scratch repository stopped by pins and masks alone, with the

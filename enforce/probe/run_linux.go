@@ -17,8 +17,12 @@ type attempt struct {
 	wall enforce.Wall
 	part string
 	run  func(*battery) result
-	only enforce.BackendName // empty: every backend
+	only enforce.BackendName // empty: every backend; native: those with namespaces
 	want enforce.Outcome     // empty: Stopped
+}
+
+func (a attempt) fits(b enforce.BackendName) bool {
+	return a.only == "" || a.only == b || a.only == enforce.Native && b.Namespaces()
 }
 
 // battery is what the attempts share: the setup and facts that several of them need.
@@ -31,7 +35,9 @@ type battery struct {
 	thrErr  error
 	killAll error // of kill(-1, 0), asked before there is a child
 	child   child
-	proxy   []result // of conversations, in their order; nil before they were held
+	proxy   []result     // of conversations, in their order; nil before they were held
+	half    enforce.Half // set in a battery that one half of the mechanisms surrounds, see Alone
+	control bool         // nothing surrounds it: what can work, works
 }
 
 // Run makes every attempt once and reports what happened, in a fixed order. It starts one
@@ -51,7 +57,7 @@ func Run(ctx context.Context, s Setup) []enforce.Probe {
 	attempts := table(s)
 	probes := make([]enforce.Probe, 0, len(attempts))
 	for _, a := range attempts {
-		if a.only != "" && a.only != s.Backend {
+		if !a.fits(s.Backend) {
 			continue
 		}
 		r := unclear("the battery was interrupted")

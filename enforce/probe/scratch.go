@@ -13,6 +13,8 @@ const (
 	scratchHook   = ".git/hooks/pre-commit"
 	scratchMCP    = ".mcp.json"
 	scratchEnv    = ".env"
+	scratchConf   = "conf"
+	scratchDeep   = "conf/.env"
 )
 
 // ScratchFiles lists the files that the supervisor puts into Targets.Scratch before it is
@@ -24,6 +26,7 @@ func ScratchFiles(secret string) []enforce.File {
 		{Path: scratchHook, Data: []byte("#!/bin/sh\nexit 0\n"), Mode: 0o755},
 		{Path: scratchMCP, Data: []byte("{}\n"), Mode: 0o644},
 		{Path: scratchEnv, Data: []byte("TOKEN=" + secret + "\n"), Mode: 0o600},
+		{Path: scratchDeep, Data: []byte("TOKEN=" + secret + "\n"), Mode: 0o600},
 		{Path: "README", Data: []byte("A repository for probes.\n"), Mode: 0o644},
 	}
 }
@@ -34,15 +37,16 @@ func ScratchTree(dir string) enforce.Tree {
 	return enforce.Tree{
 		Path:      dir,
 		Writable:  true,
-		Pins:      []string{".git"},
+		Pins:      []string{".git", scratchConf},
 		Protected: []string{scratchConfig, scratchHooks, scratchMCP},
-		Masks:     []string{scratchEnv},
+		Masks:     []string{scratchEnv, scratchDeep},
 	}
 }
 
 // AbsentAttempt is one attempt to create protected names that do not exist in the scratch
 // repository. In live mode the creation works and the supervisor's sweep has to undo it: the
-// probe says Leaked, and becomes Swept when none of the paths exists after the sweep.
+// probe says Leaked, and becomes Swept when none of the paths exists after the sweep. In staged mode it works on a copy, and
+// becomes Stopped when the folder outside is as it was.
 type AbsentAttempt struct {
 	Name  string   // name of the probe
 	Paths []string // relative to the scratch repository, parents before children

@@ -236,6 +236,13 @@ func hooks() []attack {
 // linkHook gives a file without a name a name among the hooks, see open(2) under O_TMPFILE.
 func linkHook(d scratch) error {
 	fd, err := unix.Open(string(d), tmpfile|unix.O_CLOEXEC, 0o755)
+	if err == unix.EOPNOTSUPP { // an overlay before Linux 6.1 has no files without a name
+		f, err := d.file(weapon)
+		if err != nil {
+			return &preparation{err}
+		}
+		return unix.Link(f, d.path(scratchHooks+"/new"))
+	}
 	if err != nil {
 		return &preparation{err}
 	}

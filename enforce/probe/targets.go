@@ -14,7 +14,9 @@ type Targets struct {
 	HostNetNS      string `json:"host_net_ns"`
 	HostMntNS      string `json:"host_mnt_ns"`
 	Scratch        string `json:"scratch"` // scratch repository, mounted writable with the same pins
-	Secret         string `json:"secret"`  // content of every canary file; must not be seen inside
+	// WorkspaceSocket is a socket of the host's in the scratch repository; empty where it is mounted live.
+	WorkspaceSocket string `json:"workspace_socket,omitempty"`
+	Secret          string `json:"secret"` // content of every canary file; must not be seen inside
 
 	// EBPF names the hooks of enforce/egress that hold this session, none without them.
 	EBPF []string `json:"ebpf,omitempty"`

@@ -196,7 +196,7 @@ func (h *host) wantScratch(t *testing.T) {
 		}
 		delete(left, f.Path)
 	}
-	for _, dir := range []string{"", ".git", ".git/hooks"} {
+	for _, dir := range []string{"", ".git", ".git/hooks", "conf"} {
 		delete(left, dir)
 	}
 	if len(left) > 0 {

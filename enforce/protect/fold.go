@@ -113,3 +113,22 @@ func sortedKeys(table map[string]next) []string {
 	slices.Sort(keys)
 	return keys
 }
+
+// Fold returns the name as case-insensitive file systems compare it; see fold.
+func Fold(name string) string { return fold(name) }
+
+// Folds lists the characters outside ASCII that Fold makes ASCII characters of, or leaves out (""). With Fold's rules for
+// ASCII that is all there is to know about it where only ASCII names count. Left out here is U+E0000 to U+E0FFF, which
+// Fold leaves out as a whole.
+func Folds() map[rune]string {
+	list := map[rune]string{'\u0130': "i", '\u017f': "s", '\u212a': "k"}
+	for r, to := range fullFolds {
+		list[r] = to
+	}
+	for r := rune(utf8.RuneSelf); r < 0x20000; r++ {
+		if ignorable(r) {
+			list[r] = ""
+		}
+	}
+	return list
+}

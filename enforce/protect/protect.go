@@ -6,7 +6,10 @@
 // standard library only. What must not be added: file access, and rules about what may be read (enforce/hide).
 package protect
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Check says how a protected name that newly appeared is judged. Honest work makes some of them: `git init nested`, `git
 // clone`, `git worktree add`; those are inspected and held only if the content executes something.
@@ -277,4 +280,24 @@ func (s State) AsGitDir() State {
 		return GitDir
 	}
 	return s
+}
+
+// States is how many states there are; each State below it is one.
+const States = int(states)
+
+// Names lists, folded, every name that Enter knows in any state. With Enter this is the whole machine: each other name is
+// like each other.
+func Names() []string {
+	seen := map[string]bool{"gitdir": true}
+	for _, table := range append(special[:], anywhere) {
+		for name := range table {
+			seen[name] = true
+		}
+	}
+	list := make([]string, 0, len(seen))
+	for name := range seen {
+		list = append(list, name)
+	}
+	slices.Sort(list)
+	return list
 }

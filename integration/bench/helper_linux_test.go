@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -53,6 +54,7 @@ func TestMain(m *testing.M) {
 type request struct {
 	Open     int                 // sessions to open in the current folder
 	Once     bool                // they are for one command, as those of exec
+	Staged   bool                // their workspace is staged
 	Allow    []string            // rules of their network; none: no network
 	Variants map[string][]string // label → command; "inside…" runs in the first session
 	Order    []string
@@ -161,7 +163,7 @@ func (h *holder) open(ctx context.Context, q request, out map[string]float64) er
 		out["program"] = since(begun)
 	}
 	begun = time.Now()
-	plan, dirs, err := planHere(q.Allow)
+	plan, dirs, err := planHere(q.Allow, q.Staged)
 	if err != nil {
 		return err
 	}
@@ -170,6 +172,7 @@ func (h *holder) open(ctx context.Context, q request, out map[string]float64) er
 	o := session.Options{
 		Spec: plan.Spec, Backend: session.Backends()[0], Program: h.program, StateDir: dirs, MinLevel: enforce.Enforced,
 		Recorder: discard{}, Notify: func(session.Notice) {}, Now: time.Now, OneCommand: q.Once,
+		Staged: q.Staged, StageStore: plan.StageStore,
 	}
 	if len(q.Allow) > 0 {
 		o.Egress = &session.Egress{Program: h.proxy, Config: control.Config{Allow: q.Allow}}
@@ -202,8 +205,8 @@ func (h *holder) openPrograms() error {
 	return err
 }
 
-// planHere is what `coworker exec -w` decides for the current folder, with --allow for each rule.
-func planHere(allow []string) (wallspec.Plan, string, error) {
+// planHere is what `coworker exec -w` decides for the current folder, with --allow for each rule, or with --staged.
+func planHere(allow []string, staged bool) (wallspec.Plan, string, error) {
 	host, err := wallspec.LocalHost()
 	if err != nil {
 		return wallspec.Plan{}, "", err
@@ -214,7 +217,7 @@ func planHere(allow []string) (wallspec.Plan, string, error) {
 	if err != nil {
 		return wallspec.Plan{}, "", err
 	}
-	req := wallspec.Request{Config: settings, Write: true, Net: wallspec.Net{Allow: allow}}
+	req := wallspec.Request{Config: settings, Write: true, Staged: staged, Net: wallspec.Net{Allow: allow}}
 	if req.Egress, err = wallspec.ParseNet(req.Net, nil, nil); err != nil {
 		return wallspec.Plan{}, "", err
 	}
@@ -263,6 +266,11 @@ func (h *holder) close() error {
 	for _, s := range h.sessions {
 		if err := s.Close(); err != nil {
 			return err
+		}
+		if stage := s.Staged(); stage != nil {
+			if err := errors.Join(stage.Discard(context.Background()), stage.Close()); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

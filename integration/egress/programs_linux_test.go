@@ -2,6 +2,7 @@ package egress
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -91,6 +92,24 @@ func TestDetach(t *testing.T) {
 				wantRow(t, s.rows(t), "wall", "fallen", "was taken off the control group")
 			})
 		}
+	})
+}
+
+// TestDetachedAtTheEnd: a session that ends before the next look at its programs has a last one.
+func TestDetachedAtTheEnd(t *testing.T) {
+	byRoot(t, func(t *testing.T, u testuser.User) {
+		s := startSession(t, u, built, "ok.test:443")
+		l, err := link.NewFromID(linksOf(t, s)["BPF_CGROUP_INET4_CONNECT"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		if err := l.Detach(); err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(s.stdin, "\n") // unless the session has ended already
+		s.stdin.Close()
+		s.want(t, exitWalls, "was taken off the control group")
 	})
 }
 

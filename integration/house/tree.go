@@ -143,9 +143,13 @@ func tags(f *File) []string {
 
 // Linked lists the packages in a Linux release build of pkg, split by whether they belong to the standard library.
 func Linked(root, pkg string) (std, others []string, err error) {
-	cmd := exec.Command("go", "list", "-deps", "-f", "{{.Standard}} {{.ImportPath}}", pkg)
+	cgo, tags := "0", ""
+	if pkg == "./cmd/coworker-box" { // as in scripts/build
+		cgo, tags = "1", "netgo,osusergo,runc_nocriu"
+	}
+	cmd := exec.Command("go", "list", "-deps", "-tags", tags, "-f", "{{.Standard}} {{.ImportPath}}", pkg)
 	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
+	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED="+cgo)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

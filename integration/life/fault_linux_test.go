@@ -56,7 +56,9 @@ func loopbackUp() error {
 func runFault(t *testing.T, u testuser.User, j job) []said {
 	t.Helper()
 	program := filepath.Join(bin, "walls", "driver")
+	asked := j.Place
 	j.Place = userPlace(t, u)
+	j.Staged, j.Level, j.Backend = asked.Staged, asked.Level, asked.Backend
 	j.Argv = []string{"/bin/true"}
 	var s *supervisor
 	if os.Geteuid() == 0 {
@@ -75,26 +77,35 @@ func runFault(t *testing.T, u testuser.User, j job) []said {
 // TestEachWallIsMissed leaves out one wall at a time. The battery must name it, with a probe.
 func TestEachWallIsMissed(t *testing.T) {
 	for _, u := range testuser.All(t) {
-		t.Run(u.String(), func(t *testing.T) {
-			if all := runFault(t, u, job{}); len(all) != 2 || all[0].Event != "open" || all[0].Level != "enforced" {
-				t.Fatalf("with every wall: %+v", all)
+		t.Run(u.String(), func(t *testing.T) { missEachWall(t, u, "") })
+		if u.Root() {
+			t.Run(string(enforce.Container), func(t *testing.T) { missEachWall(t, u, enforce.Container) })
+		}
+	}
+}
+
+func missEachWall(t *testing.T, u testuser.User, backend enforce.BackendName) {
+	t.Helper()
+	j := job{}
+	j.Backend = backend
+	if all := runFault(t, u, j); len(all) != 2 || all[0].Event != "open" || all[0].Level != "enforced" {
+		t.Fatalf("with every wall: %+v", all)
+	}
+	for _, w := range enforce.Required() {
+		if os.Geteuid() != 0 && slices.Contains([]enforce.Wall{enforce.NetEgress, enforce.NetLocal}, w) {
+			continue // only root can make a network that leads nowhere
+		}
+		t.Run(string(w), func(t *testing.T) {
+			j.Fault = w
+			all := runFault(t, u, j)
+			if len(all) != 1 || all[0].Event != "refused" || all[0].Level != "partial" {
+				t.Fatalf("without %s: %+v", w, all)
 			}
-			for _, w := range enforce.Required() {
-				if os.Geteuid() != 0 && slices.Contains([]enforce.Wall{enforce.NetEgress, enforce.NetLocal}, w) {
-					continue // only root can make a network that leads nowhere
-				}
-				t.Run(string(w), func(t *testing.T) {
-					all := runFault(t, u, job{Fault: w})
-					if len(all) != 1 || all[0].Event != "refused" || all[0].Level != "partial" {
-						t.Fatalf("without %s: %+v", w, all)
-					}
-					named := slices.ContainsFunc(all[0].Missing, func(m string) bool {
-						return strings.HasPrefix(m, fmt.Sprintf("%s: probe %s/", w, w))
-					})
-					if !named {
-						t.Errorf("no probe of %s in %q", w, all[0].Missing)
-					}
-				})
+			named := slices.ContainsFunc(all[0].Missing, func(m string) bool {
+				return strings.HasPrefix(m, fmt.Sprintf("%s: probe %s/", w, w))
+			})
+			if !named {
+				t.Errorf("no probe of %s in %q", w, all[0].Missing)
 			}
 		})
 	}

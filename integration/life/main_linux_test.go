@@ -73,6 +73,11 @@ func build(dir string) error {
 		if err != nil {
 			return err
 		}
+		box, err := product.Box(b.dir)
+		if err != nil {
+			return err
+		}
+		flags += box
 		if err := product.Compile(b.dir, "driver", "coworker/integration/life/driver", flags, b.tags); err != nil {
 			return err
 		}

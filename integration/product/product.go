@@ -35,7 +35,7 @@ func Main(tests interface{ Run() int }, build func(dir string) error, use func(d
 	return code
 }
 
-// Release builds the programs by the script and with the variables that make build uses. What follows the version in
+// Release builds all programs by the script and with the variables that make build uses. What follows the version in
 // version goes to the linker too.
 func Release(dir, version string) error {
 	root, err := moduleRoot()
@@ -46,7 +46,7 @@ func Release(dir, version string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command("bash", "scripts/build", dir)
+	cmd := exec.Command("bash", "scripts/build", dir, "box")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "VERSION="+version)
 	for _, m := range regexp.MustCompile(`(?m)^export (\w+_VAR) +:= (\S+)$`).FindAllStringSubmatch(string(makefile), -1) {
@@ -87,6 +87,32 @@ func Helpers(dir, proxy, tags string) (flags string, err error) {
 		flags += " -X coworker/runtime/session." + helper.variable + "=" + digest
 	}
 	return flags, nil
+}
+
+// BuildAll is Build with the helper of the backend container, which needs a C compiler.
+func BuildAll(dir string) error {
+	flags, err := Helpers(dir, Proxy, "")
+	if err != nil {
+		return err
+	}
+	box, err := Box(dir)
+	if err != nil {
+		return err
+	}
+	return Compile(dir, "coworker", "coworker/cmd/coworker", flags+box, "")
+}
+
+// Box compiles the helper of the backend container as scripts/build does, and gives the linker flag with its digest.
+func Box(dir string) (flag string, err error) {
+	file := filepath.Join(dir, "coworker-box")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", "netgo,osusergo,runc_nocriu",
+		"-ldflags", "-s -w -buildid= -linkmode external -extldflags '-static -Wl,--build-id=none'", "-o", file, "coworker/cmd/coworker-box")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build coworker-box: %w\n%s", err, out)
+	}
+	digest, err := Digest(file)
+	return " -X coworker/runtime/session.BoxDigest=" + digest, errors.Join(err, os.Chmod(file, 0o755))
 }
 
 // Digest is the SHA-256 of a program, in hex.

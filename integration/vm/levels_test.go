@@ -6,6 +6,7 @@ import (
 
 	"coworker/enforce"
 	"coworker/enforce/redirect"
+	"coworker/integration/vm/guest"
 )
 
 // TestLevelsCoverMatrix: a kernel without rows would be booted and not judged.
@@ -22,7 +23,11 @@ func TestLevelsCoverMatrix(t *testing.T) {
 
 func checkRows(t *testing.T, k Kernel, user string) {
 	t.Helper()
-	for _, backend := range []enforce.BackendName{enforce.Native, enforce.Bare} {
+	backends := []enforce.BackendName{enforce.Native, enforce.Bare}
+	if user == guest.Root {
+		backends = append(backends, enforce.Container)
+	}
+	for _, backend := range backends {
 		for _, net := range []enforce.NetMode{enforce.NetNone, enforce.NetAllowlist} {
 			if _, err := Expected(k.Name, user, backend, net); err != nil {
 				t.Error(err)

@@ -196,8 +196,11 @@ func bash(name, user, script string) Case {
 func verifyCase(e Expectation) Case {
 	script := "coworker sandbox verify --json --net " + string(e.Net)
 	if e.Backend == enforce.Bare {
-		script = `mkdir -p ~/.config/coworker; echo 'backend = "bare"' >~/.config/coworker/config.toml; chmod 600 ~/.config/coworker/config.toml
-			` + script + ` --level partial; status=$?; rm ~/.config/coworker/config.toml; exit $status`
+		script += " --level partial"
+	}
+	if e.Backend != enforce.Native {
+		script = `mkdir -p ~/.config/coworker; echo 'backend = "` + string(e.Backend) + `"' >~/.config/coworker/config.toml; chmod 600 ~/.config/coworker/config.toml
+			` + script + `; status=$?; rm ~/.config/coworker/config.toml; exit $status`
 	}
 	return shell(e.verifyName(), e.User, script)
 }

@@ -29,7 +29,7 @@ func attemptNames(t testing.TB) []string {
 // TestAttempts makes every attempt of the attacker in one session, and then each of them outside. What the person
 // finds on the host afterwards decides, and then the errno.
 func TestAttempts(t *testing.T) {
-	eachUser(t, func(t *testing.T, u testuser.User) {
+	eachBackend(t, func(t *testing.T, u testuser.User) {
 		w := newWorld(t, u)
 		w.addSetuid(t)
 		h := newHosts(t, w)
@@ -64,7 +64,10 @@ func honest(name string) bool {
 	return false
 }
 
-func inside(t *testing.T, w *world, h *hosts, names []string) {
+// attack makes every attempt of the attacker in one session, and then those on the cell itself. It gives what the person's
+// files were before.
+func (w *world) attack(t *testing.T, h *hosts, names []string, flags ...string) (ended, []outcome, snapshot) {
+	t.Helper()
 	attacker := filepath.Join(w.work, "scratch", "attacker")
 	data, err := os.ReadFile(filepath.Join(built, "attacker"))
 	if err != nil {
@@ -80,7 +83,7 @@ func inside(t *testing.T, w *world, h *hosts, names []string) {
 	}
 	before := take(t, w.base, "own")
 	script := `a=$1 h=$2 c=$3; shift 3; "$a" "$h" "$@" && "$a" "$c" ` + strings.Join(cellAttempts, " ")
-	e := w.execIn(t, h.net, []string{"--hide", "private"}, append([]string{"sh", "-c", script, "sh", attacker, host, cell}, names...)...)
+	e := w.execIn(t, h.net, append(flags, "--hide", "private"), append([]string{"sh", "-c", script, "sh", attacker, host, cell}, names...)...)
 	if e.code != 0 {
 		t.Fatalf("the attacker ended with %d after %d lines:\n%.4000s", e.code, strings.Count(e.out, "\n"), e.err)
 	}
@@ -91,6 +94,11 @@ func inside(t *testing.T, w *world, h *hosts, names []string) {
 	if want := len(names) + len(cellAttempts); len(got) != want {
 		t.Fatalf("%d outcomes, want %d", len(got), want)
 	}
+	return e, got, before
+}
+
+func inside(t *testing.T, w *world, h *hosts, names []string) {
+	e, got, before := w.attack(t, h, names)
 	for i, o := range got {
 		want, _ := expected(o.Name)
 		if i >= len(names) {
@@ -100,14 +108,21 @@ func inside(t *testing.T, w *world, h *hosts, names []string) {
 			t.Errorf("%s: worked %v, %s (%s), want %s", o.Name, o.Worked, o.Errno, o.Detail, want.inside)
 		}
 	}
-	if strings.Contains(e.out+e.err, w.canary) {
-		t.Errorf("LEAK: the secret was printed: %s", e.err)
-	}
+	h.untouched(t, w, e)
 	after := take(t, w.base, "own")
 	for _, name := range before.changed(after) {
 		if !honest(name) {
 			t.Errorf("LEAK: %s: was %q, is %q", name, before[name], after[name])
 		}
+	}
+	checkHeld(t, w, e, names)
+}
+
+// untouched wants no secret printed, no listener reached and the process outside alive.
+func (h *hosts) untouched(t *testing.T, w *world, e ended) {
+	t.Helper()
+	if strings.Contains(e.out+e.err, w.canary) {
+		t.Errorf("LEAK: the secret was printed: %s", e.err)
 	}
 	for name, hits := range h.hits {
 		if n := hits.Load(); n != 0 {
@@ -117,7 +132,6 @@ func inside(t *testing.T, w *world, h *hosts, names []string) {
 	if !h.alive() {
 		t.Error("LEAK: the process outside is dead")
 	}
-	checkHeld(t, w, e, names)
 }
 
 // cellAttempts are aimed at the cell itself, which runs as the same user and is process 1 inside.

@@ -119,21 +119,26 @@ func TestGit(t *testing.T) {
 	attack := func(a gitAttack) string { return a.attack }
 	use := func(a gitAttack) string { return a.use }
 	eachUser(t, func(t *testing.T, u testuser.User) {
-		t.Run("inside", func(t *testing.T) {
-			w := armed(t, u)
-			w.onHost(t, gitScript(w, setup))
-			e := w.exec(t, nil, "bash", "-c", gitScript(w, attack))
-			if e.report.Started == nil {
-				t.Fatalf("the session did not start: %s", e.err)
-			}
-			used := w.onHost(t, gitScript(w, use))
-			for _, name := range w.fired(t) {
-				t.Errorf("LEAK: git on the host executed what %s planted", name)
-			}
-			if t.Failed() {
-				t.Logf("inside: %.1500s\nheld: %+v\nhost: %.500s", e.err, e.report.Held, used.err)
-			}
-		})
+		for name, flags := range map[string][]string{"inside": nil, "staged": {"--staged", "--apply", "auto"}} {
+			t.Run(name, func(t *testing.T) {
+				w := armed(t, u)
+				w.onHost(t, gitScript(w, setup))
+				e := w.exec(t, flags, "bash", "-c", gitScript(w, attack)+"\ntrue")
+				if e.report.Started == nil {
+					t.Fatalf("the session did not start: %s", e.err)
+				}
+				if flags != nil && (e.report.Staged == nil || e.report.Staged.Applied == 0) {
+					t.Fatalf("nothing was applied: %.2000s", e.err)
+				}
+				used := w.onHost(t, gitScript(w, use))
+				for _, name := range w.fired(t) {
+					t.Errorf("LEAK: git on the host executed what %s planted", name)
+				}
+				if t.Failed() {
+					t.Logf("inside: %.1500s\nheld: %+v\nhost: %.500s", e.err, e.report.Held, used.err)
+				}
+			})
+		}
 		t.Run("control", func(t *testing.T) {
 			w := armed(t, u)
 			w.onHost(t, gitScript(w, setup))

@@ -128,7 +128,7 @@ var endings = []struct {
 
 // TestLife ends sessions in every way, while processes inside do what they can to stay.
 func TestLife(t *testing.T) {
-	eachUser(t, func(t *testing.T, u testuser.User) {
+	eachBackend(t, func(t *testing.T, u testuser.User) {
 		for _, tt := range endings {
 			t.Run(tt.name, func(t *testing.T) {
 				w := emptyWorld(t, u)
@@ -189,7 +189,7 @@ func TestLifeControl(t *testing.T) {
 
 // TestStreams sends much through a session and back, and looks at exit codes.
 func TestStreams(t *testing.T) {
-	eachUser(t, func(t *testing.T, u testuser.User) {
+	eachBackend(t, func(t *testing.T, u testuser.User) {
 		w := emptyWorld(t, u)
 		data := make([]byte, 10<<20)
 		if _, err := rand.Read(data); err != nil {
@@ -222,7 +222,7 @@ func TestStreams(t *testing.T) {
 
 // TestKilledSessions kills the supervisor at random moments of its life.
 func TestKilledSessions(t *testing.T) {
-	eachUser(t, func(t *testing.T, u testuser.User) { killSessions(t, u, 50) })
+	eachBackend(t, func(t *testing.T, u testuser.User) { killSessions(t, u, 50) })
 }
 
 // killSessions starts sessions and kills each within the time that one takes, while the command plants and writes.
@@ -304,7 +304,7 @@ func unmounted(t testing.TB, dir string) bool {
 
 // TestResources asks for more than a session has.
 func TestResources(t *testing.T) {
-	eachUser(t, func(t *testing.T, u testuser.User) {
+	eachBackend(t, func(t *testing.T, u testuser.User) {
 		for _, tt := range []struct {
 			name, run string
 			flags     []string

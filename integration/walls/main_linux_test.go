@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,7 +25,7 @@ var built string
 func TestMain(m *testing.M) {
 	flag.Parse()
 	os.Exit(product.Main(m, func(dir string) error {
-		return errors.Join(product.Compile(dir, "attacker", "coworker/integration/walls/attacker", "", ""), product.Build(dir, product.Proxy, ""))
+		return errors.Join(product.Compile(dir, "attacker", "coworker/integration/walls/attacker", "", ""), product.BuildAll(dir))
 	}, func(dir string) { built = dir }))
 }
 
@@ -33,6 +34,25 @@ func eachUser(t *testing.T, f func(t *testing.T, u testuser.User)) {
 	for _, u := range testuser.All(t) {
 		t.Run(u.String(), func(t *testing.T) { f(t, u) })
 	}
+}
+
+// containerName is the subtest in which worlds have the backend container.
+const containerName = "container"
+
+// eachBackend is eachUser, and once more as root with the backend container.
+func eachBackend(t *testing.T, f func(t *testing.T, u testuser.User)) {
+	eachUser(t, f)
+	if root := testuser.All(t)[0]; root.Root() {
+		t.Run(containerName, func(t *testing.T) { f(t, root) })
+	}
+}
+
+// backend is the one for the worlds of a test.
+func backend(t testing.TB) string {
+	if slices.Contains(strings.Split(t.Name(), "/"), containerName) {
+		return "container"
+	}
+	return "auto"
 }
 
 // ended is how a command line ended.
@@ -57,6 +77,14 @@ type report struct {
 	} `json:"denials"`
 	DroppedEnv []string `json:"dropped_env"`
 	Started    *string  `json:"started"`
+	Walls      map[string]struct {
+		Mechanisms []string `json:"mechanisms"`
+		Detail     string   `json:"detail"`
+	} `json:"walls"`
+	Staged *struct {
+		Session                           string
+		Changes, Applied, Held, Conflicts int
+	} `json:"staged"`
 }
 
 // patience bounds every command of the suite.

@@ -62,7 +62,7 @@ func (w *world) rows(t testing.TB, stage string) []row {
 // TestRace lets the person's programs replace protected and hidden files while a cell tries to use the moment. A
 // mount on a file falls off when somebody outside renames another file over it.
 func TestRace(t *testing.T) {
-	eachUser(t, func(t *testing.T, u testuser.User) {
+	eachBackend(t, func(t *testing.T, u testuser.User) {
 		w := emptyWorld(t, u)
 		if e := w.onHost(t, `git init -q . && mkdir scratch && echo '{}' > .mcp.json && echo "TOKEN=`+w.canary+`-0" > .env`); e.code != 0 {
 			t.Fatal(e.err)
@@ -283,7 +283,7 @@ func TestRaceControl(t *testing.T) {
 
 // TestNewSocketAndSecret shows that what appears in the workspace while a session runs is masked.
 func TestNewSocketAndSecret(t *testing.T) {
-	eachUser(t, func(t *testing.T, u testuser.User) {
+	eachBackend(t, func(t *testing.T, u testuser.User) {
 		w := emptyWorld(t, u)
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()

@@ -136,7 +136,7 @@ var poison = map[string]string{
 
 // TestEnvironment shows that nothing of the person's environment gets in but what is harmless or was named.
 func TestEnvironment(t *testing.T) {
-	eachUser(t, func(t *testing.T, u testuser.User) {
+	eachBackend(t, func(t *testing.T, u testuser.User) {
 		w := emptyWorld(t, u)
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
@@ -177,7 +177,7 @@ func TestEnvironment(t *testing.T) {
 
 // TestNothingChanges compares the person's tree before and after a run that changes nothing.
 func TestNothingChanges(t *testing.T) {
-	eachUser(t, func(t *testing.T, u testuser.User) {
+	eachBackend(t, func(t *testing.T, u testuser.User) {
 		w := newWorld(t, u)
 		before := take(t, w.base, "own", "report.json")
 		for _, flags := range [][]string{nil, {"--ro"}, {"--hide", "private"}, {"--write", ".mcp.json"}, {"--read", w.outside}} {

@@ -81,10 +81,14 @@ func emptyWorld(t testing.TB, u testuser.User) *world {
 	base := u.Dir(t)
 	w := &world{user: u, base: base, home: filepath.Join(base, "home"), work: filepath.Join(base, "home/code/project"),
 		outside: filepath.Join(base, "outside"), own: filepath.Join(base, "own"), canary: "canary" + rand.Text()}
-	for _, dir := range []string{w.work, w.outside, w.own} {
+	settings := filepath.Join(w.own, "config")
+	for _, dir := range []string{w.work, w.outside, settings} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := os.WriteFile(filepath.Join(settings, "config.toml"), []byte("backend = \""+backend(t)+"\"\n"), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	if err := u.Own(base); err != nil {
 		t.Fatal(err)

@@ -9,14 +9,15 @@ package config
 
 // Config is one config.toml. The zero value of a key means "not set".
 type Config struct {
-	Level   Level   `toml:"level"`   // weakest level at which a session may start
-	Backend Backend `toml:"backend"` // which builder of walls to use
-	Exec    Exec    `toml:"exec"`
-	Net     Net     `toml:"net"`
-	Limits  Limits  `toml:"limits"`
-	Scan    Scan    `toml:"scan"`
-	Sweep   Sweep   `toml:"sweep"`
-	Cache   Cache   `toml:"cache"`
+	Level     Level     `toml:"level"`   // weakest level at which a session may start
+	Backend   Backend   `toml:"backend"` // which builder of walls to use
+	Exec      Exec      `toml:"exec"`
+	Container Container `toml:"container"`
+	Net       Net       `toml:"net"`
+	Limits    Limits    `toml:"limits"`
+	Scan      Scan      `toml:"scan"`
+	Sweep     Sweep     `toml:"sweep"`
+	Cache     Cache     `toml:"cache"`
 
 	// Ceiling holds what a project file asked for where the person set nothing. It lowers the defaults of
 	// the machine, which are not known here, and never a flag: a flag is the word of the person.
@@ -32,6 +33,12 @@ type Exec struct {
 	Hide       []Path `toml:"hide"`       // never visible, whatever else is asked for
 	Env        []Name `toml:"env"`        // variables to pass, beside the built-in list
 	Toolchains []Path `toml:"toolchains"` // further tool folders, visible read-only
+}
+
+// Container holds what only the backend container can do.
+type Container struct {
+	AppArmor Label `toml:"apparmor"` // profile that its processes run under; it must be loaded
+	SELinux  Label `toml:"selinux"`  // label that they run with
 }
 
 // Net says what sessions with a network may reach. Without --net or --allow a session has none, whatever stands here.

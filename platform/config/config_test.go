@@ -28,6 +28,8 @@ tmp = "1.5 GB"
 depth = 9
 [sweep]
 timeout = "1m30s"
+[container]
+apparmor = "p"
 [cache]
 share = false
 age = "30d"
@@ -40,9 +42,10 @@ func TestParse(t *testing.T) {
 	}
 	no := false
 	want := Config{Level: "hardened", Backend: "native",
-		Exec:   Exec{Write: []Path{"~/src", "/srv/x"}, Hide: []Path{"~/src/keys"}, Env: []Name{"GOPROXY", "lower_case"}},
-		Limits: Limits{Processes: 1000, Memory: 2 << 30, CPUs: 1.5, OpenFiles: 1024, FileSize: 1 << 20, Tmp: 1_500_000_000},
-		Scan:   Scan{Depth: 9}, Sweep: Sweep{Timeout: Duration(90 * time.Second)},
+		Exec:      Exec{Write: []Path{"~/src", "/srv/x"}, Hide: []Path{"~/src/keys"}, Env: []Name{"GOPROXY", "lower_case"}},
+		Limits:    Limits{Processes: 1000, Memory: 2 << 30, CPUs: 1.5, OpenFiles: 1024, FileSize: 1 << 20, Tmp: 1_500_000_000},
+		Container: Container{AppArmor: "p"},
+		Scan:      Scan{Depth: 9}, Sweep: Sweep{Timeout: Duration(90 * time.Second)},
 		Cache: Cache{Share: &no, Age: Duration(30 * 24 * time.Hour)}, Source: "c.toml"}
 	if !reflect.DeepEqual(c, want) {
 		t.Fatalf("got  %+v\nwant %+v", c, want)
@@ -57,6 +60,7 @@ func TestParseErrors(t *testing.T) {
 	tests := []struct{ name, in, want string }{
 		{"unknown top key", "\nlevle = \"enforced\"", `c.toml:2:1: unknown key "levle" (did you mean "level"?)`},
 		{"unknown in table", "[exec]\nwrit = []", `c.toml:2:1: unknown key "exec.writ" (did you mean "exec.write"?)`},
+		{"label with a space", "[container]\nselinux = \"a b\"", `label "a b" is longer than 255 bytes`},
 		{"wrong table", "memory = \"1GiB\"", `(did you mean "limits.memory"?)`},
 		{"unknown table", "[limit]\nx = 1", `unknown key "limit" (did you mean "limits"?)`},
 		{"nothing near", "zzzzzzzz = 1", "c.toml:1:1: unknown key \"zzzzzzzz\"\n"},

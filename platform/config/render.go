@@ -16,13 +16,16 @@ type entry struct {
 
 var entries = []entry{
 	{"level", `"enforced"`, "The weakest level at which a session may start: direct, partial, enforced, hardened."},
-	{"backend", `"auto"`, "Who builds the walls: auto, native (namespaces), bare (inside containers; partial at best)."},
+	{"backend", `"auto"`, "Who builds the walls: auto, native (namespaces), container (as native, in a container with device rules; root), bare (inside containers; partial at best)."},
 	{"", "exec", ""},
 	{"write", `["~/src"]`, "Folders trusted by path: writable without -w, as is all below them."},
 	{"read", `["~/reference"]`, "Visible read-only in every session."},
 	{"hide", `["~/src/private"]`, "Never visible, whatever else is asked for."},
 	{"env", `["GOPROXY"]`, "Variables to pass, beside the built-in list. Secrets are named with --env-secret."},
 	{"toolchains", `["/srv/sdk"]`, "Further tool folders, visible read-only at their own path."},
+	{"", "container", "What only the backend container can do."},
+	{"apparmor", `"coworker-cell"`, "AppArmor profile that launcher, keeper and cell run under; it must be loaded, and allow mounts."},
+	{"selinux", `"system_u:system_r:container_t:s0"`, "SELinux label that they run with."},
 	{"", "net", "What sessions with a network may reach. Without --net or --allow a session has none."},
 	{"allow", `["registry.example.com", "git.corp:443=10.0.0.0/8"]`, "Rules of every such session, as with --allow."},
 	{"deny", `["*.tracker.example"]`, "Never reached, whatever is allowed."},

@@ -22,7 +22,7 @@ func Levels() []Level { return []Level{"direct", "partial", "enforced", "hardene
 type Backend string
 
 // Backends are the valid names.
-func Backends() []Backend { return []Backend{"auto", "native", "bare"} }
+func Backends() []Backend { return []Backend{"auto", "native", "container", "bare"} }
 
 // Size is a number of bytes, at least 1 where it is set.
 type Size int64
@@ -43,6 +43,9 @@ type Path string
 // Name is the name of an environment variable.
 type Name string
 
+// Label names a profile or label of mandatory access control.
+type Label string
+
 // checker is a value that can be wrong although its TOML type is right. The TOML library asks UnmarshalText only
 // where the types differ (a string for an int64), so every value is checked again after decoding.
 type checker interface{ check() error }
@@ -56,7 +59,14 @@ func (l Level) check() error {
 
 func (b Backend) check() error {
 	if !slices.Contains(Backends(), b) {
-		return fmt.Errorf("backend %q is none of auto, native, bare", string(b))
+		return fmt.Errorf("backend %q is none of auto, native, container, bare", string(b))
+	}
+	return nil
+}
+
+func (l Label) check() error {
+	if len(l) > 255 || strings.ContainsFunc(string(l), func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return fmt.Errorf("label %.40q is longer than 255 bytes, or not of printable ASCII without spaces", string(l))
 	}
 	return nil
 }

@@ -285,7 +285,7 @@ func infoOf(st *unix.Stat_t) Info {
 	}
 	return Info{
 		Kind: kindOfMode(st.Mode), Mode: mode, Size: st.Size, Nlink: uint64(st.Nlink), UID: st.Uid, GID: st.Gid,
-		Dev: uint64(st.Dev), Ino: st.Ino,
+		Dev: uint64(st.Dev), Ino: st.Ino, Rdev: uint64(st.Rdev),
 		ModTime: time.Unix(st.Mtim.Unix()), Change: time.Unix(st.Ctim.Unix()),
 	}
 }

@@ -62,9 +62,13 @@ type Info struct {
 	Nlink    uint64
 	UID, GID uint32
 	Dev, Ino uint64
+	Rdev     uint64 // of a device; zero with Kind Device is an overlay's mark for a deleted name
 	ModTime  time.Time
 	Change   time.Time // ctime; a program cannot set it, so it tells a reused inode number from the same file
 }
+
+// Whiteout reports the mark that an overlay's upper folder holds for a name that was deleted: a device 0/0.
+func (i Info) Whiteout() bool { return i.Kind == Device && i.Rdev == 0 }
 
 // Same reports whether both describe one inode.
 func (i Info) Same(o Info) bool { return i.Dev == o.Dev && i.Ino == o.Ino }

@@ -36,7 +36,7 @@ func setLimits(b wire.Begin) ([]enforce.Limit, error) {
 	// Before, it counts all the user has on the host: as a default that is a bound with room, but a
 	// number that somebody asked for would already be used up outside.
 	var out []enforce.Limit
-	if b.Backend == enforce.Native && b.Spec.Identity.UID != 0 {
+	if b.Backend.Namespaces() && b.Spec.Identity.UID != 0 {
 		if slices.Contains(l.Named, "processes") && kernelBefore(5, 14) {
 			out = append(out, enforce.Limit{Name: "processes", Value: l.Processes,
 				Detail: "before Linux 5.14 RLIMIT_NPROC counts all processes of the user, and no control group can be used"})
@@ -54,7 +54,7 @@ func setLimits(b wire.Begin) ([]enforce.Limit, error) {
 		}
 		out = append(out, enforce.Limit{Name: r.name, Value: got, Active: true, Mechanism: enforce.Rlimit})
 	}
-	if b.Backend == enforce.Native {
+	if b.Backend.Namespaces() {
 		out = append(out, enforce.Limit{Name: "tmp", Value: l.Tmp, Active: true, Mechanism: enforce.TmpfsSize})
 	}
 	return out, nil

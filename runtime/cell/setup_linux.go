@@ -36,7 +36,7 @@ func Main(conn *wire.Conn) error {
 	if err := conn.Send(wire.TypeReady, wire.Empty{}); err != nil {
 		return err
 	}
-	own := begin.Backend == enforce.Native && !enforcetest.Off(begin.Spec, enforce.Proc)
+	own := begin.Backend.Namespaces() && !enforcetest.Off(begin.Spec, enforce.Proc)
 	return Serve(conn, Options{OwnPIDNamespace: own})
 }
 
@@ -89,7 +89,7 @@ func raise(b wire.Begin) (*wire.Proved, error) {
 }
 
 func enter(b wire.Begin) error {
-	if b.Backend == enforce.Native {
+	if b.Backend.Namespaces() {
 		return native.Enter(b.Spec)
 	}
 	return enterBare()

@@ -1,12 +1,10 @@
 package held
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"path"
 	"strings"
 
 	"coworker/enforce/protect"
@@ -74,7 +72,7 @@ func (in Inspector) judge(ctx context.Context, rel string, rule protect.Rule) ([
 	case protect.HoldConfig:
 		return in.config(ctx, rel, rule)
 	}
-	reason, err := in.reason(rel, rule)
+	reason, err := Reason(in.Root, rel, rule)
 	if reason == "" || err != nil {
 		return nil, err
 	}
@@ -91,80 +89,6 @@ func (in Inspector) hold(ctx context.Context, rel string, rule protect.Rule, rea
 
 func (in Inspector) request(rel string, rule protect.Rule, reason string) Request {
 	return Request{Root: in.Root, Rel: rel, Session: in.Session, Reason: reason, Rule: rule.Name}
-}
-
-// reason says why a one-file rule holds a path; empty means that it may stay.
-func (in Inspector) reason(rel string, rule protect.Rule) (string, error) {
-	if rule.Check == protect.HoldAlways {
-		return "made while a session ran: " + rule.Why, nil
-	}
-	limit := int64(maxPointer)
-	if rule.Check == protect.HoldTodo || rule.Check == protect.HoldAttrs {
-		limit = 4 << 20
-	}
-	data, _, err := in.Root.ReadFile(rel, limit)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return "", err
-	case err != nil: // a link, a folder, too long, unreadable: git would not have made it so
-		return "not the plain file that git writes there", nil
-	}
-	text := strings.TrimRight(string(data), "\r\n")
-	switch rule.Check {
-	case protect.HoldCommon:
-		dir := path.Base(path.Dir(path.Dir(rel)))
-		if text == "../.." && dir == "worktrees" {
-			return "", nil
-		}
-	case protect.HoldGitdir:
-		if target, ok := in.inside(path.Dir(rel), text); ok && path.Base(target) == ".git" {
-			return "", nil
-		}
-	case protect.HoldGitfile:
-		target, found := strings.CutPrefix(text, "gitdir:")
-		if dir, ok := in.inside(path.Dir(rel), strings.TrimSpace(target)); found && ok && in.isFolder(dir) {
-			return "", nil
-		}
-	case protect.HoldAttrs:
-		if !hasRules(data) {
-			return "", nil
-		}
-	case protect.HoldTodo:
-		if !protect.TodoExecutes(data) {
-			return "", nil
-		}
-		return "holds lines that run a command on rebase --continue", nil
-	}
-	return "its content points outside the workspace or changes what git reads", nil
-}
-
-// inside resolves a path that git reads in a file of folder dir, lexically, and tells whether it stays in the workspace.
-func (in Inspector) inside(dir, target string) (string, bool) {
-	if target == "" || strings.ContainsAny(target, "\n\r\x00") {
-		return "", false
-	}
-	root := path.Clean(in.Root.Name())
-	if !path.IsAbs(target) {
-		target = path.Join(root, dir, target)
-	}
-	rel, ok := strings.CutPrefix(path.Clean(target), strings.TrimSuffix(root, "/")+"/")
-	return rel, ok && workfs.CheckPath(rel) == nil
-}
-
-// isFolder is false where a symlink stands on the way: the lexical answer would be wrong.
-func (in Inspector) isFolder(rel string) bool {
-	info, err := in.Root.Lstat(rel)
-	return err == nil && info.Kind == workfs.Directory
-}
-
-func hasRules(attributes []byte) bool {
-	for line := range bytes.Lines(attributes) {
-		line = bytes.TrimSpace(line)
-		if len(line) > 0 && line[0] != '#' {
-			return true
-		}
-	}
-	return false
 }
 
 // hooks holds every entry of a hooks folder that is not a stock sample.
@@ -206,48 +130,18 @@ func (in Inspector) config(ctx context.Context, rel string, rule protect.Rule) (
 	if err != nil {
 		return in.hold(ctx, rel, rule, "not the plain file that git writes there")
 	}
-	entries, err := gitconfig.Parse(data)
+	inert, reason, err := Inert(in.Root, rel, data)
 	if err != nil {
 		return in.hold(ctx, rel, rule, err.Error())
 	}
-	var inert []gitconfig.Entry
-	var names []string
-	for _, e := range entries {
-		if gitconfig.Classify(e) == gitconfig.Inert || in.ownWorktree(rel, e) {
-			inert = append(inert, e)
-		} else {
-			names = append(names, e.Name)
-		}
-	}
-	if len(names) == 0 {
+	if reason == "" {
 		return nil, nil
 	}
-	reason := "holds keys that execute: " + strings.Join(names[:min(len(names), 8)], ", ")
 	it, err := in.Store.HoldVersion(in.request(rel, rule, reason), info, data)
 	if err != nil {
 		return nil, err
 	}
 	return []Item{it}, withRights(in.request(rel, rule, reason), info, func() error {
-		return in.Root.WriteFileAtomic(rel, gitconfig.Format(inert), info.Mode)
+		return in.Root.WriteFileAtomic(rel, inert, info.Mode)
 	})
-}
-
-// ownWorktree allows the core.worktree that git writes for a submodule: a folder in the workspace whose .git file points
-// back to this very repository.
-func (in Inspector) ownWorktree(config string, e gitconfig.Entry) bool {
-	if e.Name != "core.worktree" || path.Base(config) != "config" {
-		return false
-	}
-	gitdir := path.Dir(config)
-	tree, ok := in.inside(gitdir, e.Value)
-	if !ok || !in.isFolder(tree) {
-		return false
-	}
-	data, _, err := in.Root.ReadFile(workfs.Join(tree, ".git"), maxPointer)
-	if err != nil {
-		return false
-	}
-	target, found := strings.CutPrefix(strings.TrimRight(string(data), "\r\n"), "gitdir:")
-	back, ok := in.inside(tree, strings.TrimSpace(target))
-	return found && ok && back == gitdir
 }

@@ -1,6 +1,7 @@
 package held
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -59,12 +60,14 @@ type Request struct {
 	Session string
 	Reason  string
 	Rule    string
+	// Workspace is where the item belongs, if that is not Root: a staged file was never there.
+	Workspace string
 }
 
 func (s *Store) begin(r Request, info workfs.Info) (Item, error) {
 	it := Item{
 		ID:      time.Now().UTC().Format("20060102T150405") + "-" + strings.ToLower(rand.Text()[:8]),
-		Session: r.Session, Workspace: r.Root.Name(), Rel: r.Rel, Kind: info.Kind.String(), Reason: r.Reason, Rule: r.Rule,
+		Session: r.Session, Workspace: cmp.Or(r.Workspace, r.Root.Name()), Rel: r.Rel, Kind: info.Kind.String(), Reason: r.Reason, Rule: r.Rule,
 		Mode: uint32(info.Mode), ModTime: info.ModTime, HeldAt: time.Now().UTC(), Moving: true,
 	}
 	if !utf8.ValidString(it.Rel) {

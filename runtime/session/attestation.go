@@ -26,6 +26,7 @@ type Attestation struct {
 	Level      enforce.Level                      `json:"level"`
 	Walls      map[enforce.Wall]enforce.WallState `json:"walls"`
 	Missing    []string                           `json:"missing,omitempty"`
+	Lacking    []string                           `json:"lacking,omitempty"` // what keeps it below hardened
 	Probes     []enforce.Probe                    `json:"probes"`
 	Limits     []enforce.Limit                    `json:"limits"`
 	Landlock   int                                `json:"landlock_abi"`

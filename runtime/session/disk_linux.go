@@ -258,7 +258,10 @@ func (w *diskWatch) limitHit() *LimitError {
 func (s *Session) openDisk() error {
 	var folders []string
 	for _, t := range s.options.Spec.Trees {
-		if t.Writable {
+		switch {
+		case t.Stage != "":
+			folders = append(folders, t.Stage)
+		case t.Writable:
 			folders = append(folders, t.Path)
 		}
 	}

@@ -128,8 +128,14 @@ func (s *Session) Watching() []string {
 			w = append(w, string(flow.Transparent))
 		}
 	}
+	if s.ward.State().Guard.On() {
+		w = append(w, string(enforce.SourceBPFLSM))
+	}
 	if s.ward.State().Egress.On() {
 		w = append(w, string(enforce.SourceEBPF))
+	}
+	if s.log.source != nil && s.attestation.Landlock > 0 {
+		w = append(w, string(enforce.SourceLandlock))
 	}
 	return w
 }

@@ -45,6 +45,9 @@ func (s *Session) scanTrees(ctx context.Context) (err error) {
 	if err := expand(&s.options.Spec); err != nil {
 		return err
 	}
+	if err := s.checkStaging(); err != nil {
+		return err
+	}
 	for i, t := range s.options.Spec.Trees {
 		cfg := s.options.Scan
 		cfg.NoMarks = cfg.NoMarks || s.options.OneCommand
@@ -52,7 +55,7 @@ func (s *Session) scanTrees(ctx context.Context) (err error) {
 			cfg.As = &treescan.Reader{UID: uint32(s.options.Spec.Identity.UID), GID: uint32(s.options.Spec.Identity.GID)}
 		}
 		cfg.Exclude = belowTree(t.Path, s.options.Exclude)
-		tree, err := guardTree(ctx, t, cfg, namedPaths{s.options.Lifted, s.options.Shown})
+		tree, err := guardTree(ctx, t, cfg, namedPaths{s.options.Lifted, s.options.Shown}, s.options.Staged && t.Writable)
 		if err != nil {
 			return &ScanError{Tree: t.Path, Err: err}
 		}
@@ -60,7 +63,7 @@ func (s *Session) scanTrees(ctx context.Context) (err error) {
 		s.options.Spec.Trees[i] = tree.tree
 	}
 	s.addGitIgnore()
-	return nil
+	return s.openStage(ctx)
 }
 
 // belowTree gives the excluded folders that lie in a tree, relative to it.
@@ -103,6 +106,12 @@ func (g *guard) afterCall(ctx context.Context) error {
 	defer g.mu.Unlock()
 	for _, t := range g.trees {
 		if t.watcher == nil {
+			continue
+		}
+		if t.staged {
+			if err := g.maskStaged(ctx, t); err != nil {
+				return g.lostWall(fmt.Errorf("look for secrets in %q: %w", t.tree.Path, err))
+			}
 			continue
 		}
 		f, err := g.sweep(ctx, t)
@@ -320,8 +329,8 @@ func (g *guard) final(ctx context.Context) error {
 	}
 	var errs []error
 	for _, t := range g.trees {
-		if t.watcher == nil {
-			continue
+		if t.watcher == nil || t.staged {
+			continue // what is new in a staged tree's own folder is the person's
 		}
 		f, err := g.sweep(ctx, t)
 		if err == nil && !f.Empty() {

@@ -54,7 +54,7 @@ const journalLimit = 90 * 24 * time.Hour
 func (s *Session) openJournal() error {
 	j := journal{Session: s.id, Started: s.options.Now().UTC(), Trees: []journalTree{}}
 	for _, t := range s.guard.trees {
-		if t.watcher == nil {
+		if t.watcher == nil || t.staged {
 			continue
 		}
 		entry := journalTree{Path: []byte(t.tree.Path), Protected: [][]byte{}}
@@ -163,7 +163,7 @@ func (s *Session) readJournal(ctx context.Context, file string) error {
 	mine := false
 	for _, old := range j.Trees {
 		for _, t := range s.guard.trees {
-			if t.watcher == nil || t.tree.Path != string(old.Path) {
+			if !t.tree.Writable || t.tree.File || t.tree.Path != string(old.Path) {
 				continue
 			}
 			mine = true

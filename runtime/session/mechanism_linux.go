@@ -19,7 +19,7 @@ func mechanismsOf(b enforce.BackendName, p *wire.Proved, limits []enforce.Limit,
 		enforce.Env:    {enforce.Supervisor},
 	}
 	add := func(w enforce.Wall, list ...enforce.Mechanism) { m[w] = append(m[w], list...) }
-	if b == enforce.Native {
+	if b.Namespaces() {
 		add(enforce.FSRead, enforce.MountNS)
 		add(enforce.FSWrite, enforce.MountNS)
 		add(enforce.FSProtect, enforce.Pins, enforce.Watch)
@@ -41,6 +41,9 @@ func mechanismsOf(b enforce.BackendName, p *wire.Proved, limits []enforce.Limit,
 		}
 		add(enforce.NetEgress, enforce.Seccomp)
 	}
+	if b == enforce.Container {
+		add(enforce.Kernel, enforce.DeviceRules)
+	}
 	if p.LandlockABI > 0 {
 		add(enforce.FSRead, enforce.Landlock)
 		add(enforce.FSWrite, enforce.Landlock)
@@ -52,6 +55,7 @@ func mechanismsOf(b enforce.BackendName, p *wire.Proved, limits []enforce.Limit,
 	add(enforce.NetLocal, enforce.Seccomp)
 	add(enforce.Proc, enforce.Seccomp)
 	add(enforce.Priv, enforce.Seccomp)
+	addGuard(add, w.Guard)
 	seen := map[enforce.Mechanism]bool{}
 	for _, l := range limits {
 		if l.Active && l.Mechanism != "" && !seen[l.Mechanism] {
@@ -59,7 +63,7 @@ func mechanismsOf(b enforce.BackendName, p *wire.Proved, limits []enforce.Limit,
 			add(enforce.Res, l.Mechanism)
 		}
 	}
-	if seen[enforce.Cgroup] && b == enforce.Native {
+	if seen[enforce.Cgroup] && b.Namespaces() {
 		add(enforce.Life, enforce.Cgroup)
 	}
 	return m

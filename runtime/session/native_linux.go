@@ -32,9 +32,12 @@ func (nativeBackend) Available(ctx context.Context) enforce.Availability {
 
 // keeperLink is the supervisor's end of the keeper: one request at a time.
 type keeperLink struct {
-	conn    *wire.Conn
-	process *os.Process
-	ended   chan struct{} // closed when the keeper's process is gone
+	conn     *wire.Conn
+	process  *os.Process   // the child to wait for: the keeper, or the helper that holds its container
+	pid      int           // of the keeper
+	launcher int           // its parent in a container, which is in the session's group too; else 0
+	end      func() error  // ends process, which need not be gone after that
+	ended    chan struct{} // closed when process is gone
 
 	mu       sync.Mutex    // held from a request to its answer
 	received chan struct{} // closed when no more answers will come
@@ -65,10 +68,14 @@ func (nativeBackend) Start(ctx context.Context, l enforce.Launch) (*enforce.Cell
 		conn.Close()
 		return nil, err
 	}
+	return k.start(ctx, l)
+}
+
+// start walks through the keeper's sequence. On error the keeper is gone.
+func (k *keeperLink) start(ctx context.Context, l enforce.Launch) (*enforce.Cell, error) {
 	cell, err := k.launch(ctx, l)
 	if err != nil {
-		err = errors.Join(err, k.kill())
-		return nil, err
+		return nil, errors.Join(err, k.kill())
 	}
 	return cell, nil
 }
@@ -84,23 +91,29 @@ func (k *keeperLink) fork(l enforce.Launch, peer *os.File) error {
 		// are in place when it executes, and one of them may have taken the number it has here.
 		const program = "/proc/self/fd/4"
 		p, err := native.Start(enforce.Spec{Identity: l.Identity, Fault: l.Fault}, program, []string{"coworker-cell", "keeper"}, l.Stderr, peer, l.Program)
-		k.process = p
-		started <- err
-		if err != nil {
-			return
-		}
-		defer close(k.ended)
-		state, err := p.Wait()
-		// Its last message tells more than its exit status: it may still be on its way.
-		select {
-		case <-k.received:
-		case <-time.After(time.Second):
-		}
 		if err == nil {
-			k.setHow("the keeper ended: " + state.String())
+			k.process, k.pid, k.end = p, p.Pid, p.Kill
+		}
+		started <- err
+		if err == nil {
+			k.wait("the keeper ended: ")
 		}
 	}()
 	return <-started
+}
+
+// wait waits for the process and says how it ended.
+func (k *keeperLink) wait(what string) {
+	defer close(k.ended)
+	state, err := k.process.Wait()
+	// Its last message tells more than its exit status: it may still be on its way.
+	select {
+	case <-k.received:
+	case <-time.After(time.Second):
+	}
+	if err == nil {
+		k.setHow(what + state.String())
+	}
 }
 
 func (k *keeperLink) setHow(how string) {
@@ -119,7 +132,7 @@ func (k *keeperLink) launch(ctx context.Context, l enforce.Launch) (*enforce.Cel
 	// while it builds the root, the cell is born in the group, and the keeper moves out again while
 	// the cell attacks its walls.
 	joined := make(chan error, 1)
-	go func() { joined <- l.Join(k.process.Pid) }()
+	go func() { joined <- l.Join(k.pid) }()
 	spec, err := l.Complete()
 	if err != nil {
 		<-joined
@@ -174,7 +187,7 @@ func (k *keeperLink) startCell(l enforce.Launch, notes []string) (*enforce.Cell,
 	// Not with os.Open: the Go runtime would add the file to its own epoll set, and each look of
 	// epoll at it consumes the one event that a change of the table gives (mounts_poll in the
 	// kernel's fs/proc_namespace.c). A lost pin would go unnoticed.
-	name := fmt.Sprintf("/proc/%d/mountinfo", k.process.Pid)
+	name := fmt.Sprintf("/proc/%d/mountinfo", k.pid)
 	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open the cell's mount table: %w (%s)", err, k.howEnded())
@@ -185,22 +198,32 @@ func (k *keeperLink) startCell(l enforce.Launch, notes []string) (*enforce.Cell,
 		mountInfo.Close()
 		return nil, err
 	}
-	if p, ok := readStat(startedMsg.Pid); !ok || p.parent != k.process.Pid {
+	if p, ok := readStat(startedMsg.Pid); !ok || p.parent != k.pid {
 		mountInfo.Close()
 		return nil, fmt.Errorf("%w: process %d is no child of the keeper", wire.ErrProtocol, startedMsg.Pid)
 	}
 	left := make(chan error, 1)
-	go func() { left <- l.Leave(k.process.Pid) }()
+	go func() { left <- k.leave(l) }()
 	return &enforce.Cell{
-		Settled:   func() error { return <-left },
+		Settled:   sync.OnceValue(func() error { return <-left }),
 		Pid:       startedMsg.Pid,
 		Notes:     notes,
 		MountInfo: mountInfo,
 		Cover:     k.cover,
+		Alone:     k.alone,
 		Kill:      k.kill,
 		Ended:     k.ended,
 		How:       k.howEnded,
 	}, nil
+}
+
+// leave moves coworker's own processes out of the session's group.
+func (k *keeperLink) leave(l enforce.Launch) error {
+	err := l.Leave(k.pid)
+	if k.launcher != 0 {
+		err = errors.Join(err, l.Leave(k.launcher))
+	}
+	return err
 }
 
 // receive hands the keeper's answers to whoever asked. It ends with the connection, or with a
@@ -239,7 +262,7 @@ func (k *keeperLink) receive() {
 func (k *keeperLink) breakOff(why error) {
 	k.setHow("keeper wire: " + why.Error())
 	k.conn.Close()
-	k.process.Kill() // an error means that it has ended already
+	k.end() // an error means that it has ended already
 }
 
 func describeEnd(e wire.CellEnded) string {
@@ -314,6 +337,12 @@ func (k *keeperLink) exchange(request wire.Type, body any, want wire.Type, files
 	return nil, fmt.Errorf("%w: keeper answered %s to %s", wire.ErrProtocol, frame.Type, request)
 }
 
+func (k *keeperLink) alone(t enforce.AloneTargets, literals []string) ([]enforce.Probe, error) {
+	var done wire.AloneDone
+	err := k.ask(wire.TypeKeeperAlone, wire.KeeperAlone{Targets: t, Literals: literals}, wire.TypeKeeperAloneDone, &done)
+	return done.Probes, err
+}
+
 func (k *keeperLink) cover(tree, rel string, kind enforce.CoverKind) error {
 	var done wire.Empty
 	return k.ask(wire.TypeRepin, wire.Repin{Tree: []byte(tree), Path: []byte(rel), Kind: kind}, wire.TypeRepinned, &done)
@@ -324,7 +353,7 @@ func (k *keeperLink) cover(tree, rel string, kind enforce.CoverKind) error {
 func (k *keeperLink) kill() error {
 	k.conn.Close()
 	<-k.received
-	err := k.process.Kill()
+	err := k.end()
 	if errors.Is(err, os.ErrProcessDone) {
 		err = nil
 	}
@@ -332,7 +361,7 @@ func (k *keeperLink) kill() error {
 	case <-k.ended:
 		return err
 	case <-time.After(killedLimit):
-		return errors.Join(err, fmt.Errorf("keeper %d was killed and is still there after %v", k.process.Pid, killedLimit))
+		return errors.Join(err, fmt.Errorf("process %d (keeper %d) was killed and is still there after %v", k.process.Pid, k.pid, killedLimit))
 	}
 }
 

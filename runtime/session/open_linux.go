@@ -45,6 +45,10 @@ type Options struct {
 	Shown        []string // absolute paths that a person named although they look secret
 	// Egress belongs to a Spec with a network; nil otherwise.
 	Egress *Egress
+	// Staged says that no writable tree changes until somebody applies what was written; StageStore is the absolute path of
+	// the folder in which that is kept (see runtime/changes).
+	Staged     bool
+	StageStore string
 }
 
 // Session is a cell with proved walls. Its methods may be called from several goroutines.
@@ -56,8 +60,10 @@ type Session struct {
 	link        *cellLink
 	ward        ward.Ward
 	guard       *guard
+	staging     staging
 	egress      *egress
 	refused     *refusals
+	log         auditLog
 	input       sync.Mutex // of the caller's standard input, see WhilePaused
 	terminals   terminals
 	disk        *diskWatch
@@ -71,12 +77,15 @@ type Session struct {
 	lastLap     time.Time
 
 	background sync.WaitGroup
+	fellLate   error // of awaitFall, for the end of tearDown
 	failMu     sync.Mutex
 	failure    error
 }
 
 // Backends lists the backends of this build, best first.
-func Backends() []enforce.Backend { return []enforce.Backend{nativeBackend{}, bareBackend{}} }
+func Backends() []enforce.Backend {
+	return []enforce.Backend{nativeBackend{}, containerBackend{}, bareBackend{}}
+}
 
 // Open starts a cell, has its walls proved and returns it ready for commands. A *RefusedError
 // says which wall did not hold. On any error nothing is left behind.
@@ -111,6 +120,7 @@ func (s *Session) refusal(ctx context.Context, err error) error {
 		} else if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 			refused.Remedy = fmt.Sprintf("make room on the file system of %q or %q", s.options.StateDir, s.options.Spec.HomeStore)
 		}
+		s.stagingRemedy(refused)
 		if text := s.crash.text(); text != "" {
 			refused.Cause = fmt.Errorf("%w (%s)", refused.Cause, text)
 		}
@@ -150,13 +160,20 @@ func (s *Session) open(ctx context.Context) (err error) {
 	for name, micros := range proved.Micros {
 		s.phases["cell-"+name] = time.Duration(micros) * time.Microsecond
 	}
-	probes := append(proved.Probes, outsideChecks(s.cell.Pid, s.options.Backend.Name(), canaries.targets)...)
-	probes = append(probes, s.wardChecks()...)
+	probes := append(proved.Probes, outsideChecks(s.cell.Pid, s.options.Backend, canaries.targets)...)
+	probes = append(probes, slices.Concat(s.wardChecks(), s.guardChecks())...)
 	probes = append(probes, canaries.touched()...)
+	probes = append(probes, s.stagedChecks()...)
 	if probes, err = scratch.judge(ctx, probes, s); err != nil {
 		return err
 	}
 	s.lap("outside")
+	halves, err := s.halves(ctx)
+	if err != nil {
+		return err
+	}
+	probes = append(probes, halves...)
+	s.lap("halves")
 	defer s.lap("admit")
 	return s.admit(ctx, proved, plain(probes, canaries.targets))
 }
@@ -194,31 +211,39 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 	if enforcetest.Off(spec, enforce.Res) {
 		spec.Limits = enforce.Limits{}
 	}
-	request := ward.Request{Name: s.id, Limits: spec.Limits, Literals: spec.Literals, NoEgress: enforcetest.Off(spec, faultEBPF)}
+	request := ward.Request{
+		Name: s.id, Limits: spec.Limits, Literals: spec.Literals,
+		NoEgress: enforcetest.Off(spec, faultEBPF), NoGuard: enforcetest.Off(spec, faultGuard),
+	}
 	if s.ward, err = openWard(request); err != nil {
 		s.crash.started()
 		return err
 	}
 	s.undo(s.ward.Remove)
 	s.listenToWard()
+	s.openAuditLog()
 	s.egress = s.newEgress()
 	s.undo(s.egress.close)
 	// In the group before the cell opens its first socket: a socket keeps the group of its birth.
 	launch := enforce.Launch{
 		Identity: spec.Identity, Fault: spec.Fault, Complete: func() (enforce.Spec, error) { return s.complete(ctx, scratch) },
-		Program: s.options.Program, CellWire: peer, Stderr: s.crash.writer, Made: s.egress.begin, Join: s.ward.Join, Leave: s.ward.Leave,
+		Program: s.options.Program, CellWire: peer, Stderr: s.crash.writer, Made: s.egress.begin, Join: s.ward.Join, Leave: s.ward.Leave, Lend: lender(s.ward),
 	}
 	s.cell, err = s.options.Backend.Start(ctx, launch)
 	s.crash.started()
 	if err != nil {
 		return err
 	}
+	s.log.watch(s.cell.Pid)
 	s.undo(s.killCell)
 	if err := s.egress.started(); err != nil {
 		return err
 	}
 	if s.attestation.SpecDigest == "" {
 		return fmt.Errorf("bug: backend %s started a cell without the whole spec", s.options.Backend.Name())
+	}
+	if err := s.tellTrees(); err != nil {
+		return err
 	}
 	s.lap("keeper")
 	s.background.Go(s.listen)
@@ -270,7 +295,7 @@ func (s *Session) prove(ctx context.Context, c *canaries) (*wire.Proved, error) 
 	ctx, cancel := context.WithTimeout(ctx, proveLimit)
 	defer cancel()
 	c.targets.EBPF = s.ward.State().Egress.Hooks
-	begin := wire.Begin{Backend: s.options.Backend.Name(), Spec: s.options.Spec, Targets: c.targets}
+	begin := wire.Begin{Backend: s.options.Backend.Name(), Spec: s.options.Spec, Targets: c.targets, LogDenials: s.log.source != nil}
 	proved := &wire.Proved{}
 	return proved, s.link.request(ctx, wire.TypeBegin, begin, wire.TypeProved, proved)
 }
@@ -302,11 +327,12 @@ func (s *Session) endCell() {
 
 // admit decides on the evidence, stores the attestation and opens the session for commands.
 func (s *Session) admit(ctx context.Context, proved *wire.Proved, probes []enforce.Probe) error {
-	limits := mergeLimits(s.options.Spec.Limits, proved.Limits, s.ward.Limits(), []enforce.Limit{s.disk.limit()})
+	limits := mergeLimits(s.options.Spec.Limits, proved.Limits, s.ward.Limits(), []enforce.Limit{s.disk.limit()}, s.timeLimit())
 	mechanisms := mechanismsOf(s.options.Backend.Name(), proved, limits, s.ward.State())
+	s.stagedMechanisms(mechanisms)
 	verdict := enforce.Assess(enforce.Evidence{Probes: probes, Mechanisms: mechanisms, Limits: limits})
 	s.attestation = Attestation{
-		Version: 1, Backend: s.options.Backend.Name(), Level: verdict.Level, Walls: verdict.Walls, Missing: verdict.Missing,
+		Version: 1, Backend: s.options.Backend.Name(), Level: verdict.Level, Walls: verdict.Walls, Missing: verdict.Missing, Lacking: verdict.Lacking,
 		Probes: probes, Limits: limits, Landlock: proved.LandlockABI, Rights: proved.Rights,
 		Kernel: kernelRelease(), Cell: CellDigest, Proxy: s.proxyDigest(), SpecDigest: s.attestation.SpecDigest, Notes: slices.Concat(s.cell.Notes, s.egress.notes(), wardNotes(s.ward.State())),
 	}
@@ -318,7 +344,7 @@ func (s *Session) admit(ctx context.Context, proved *wire.Proved, probes []enfor
 		return err
 	}
 	if verdict.Level < s.options.MinLevel {
-		return errors.Join(&RefusedError{Level: verdict.Level, Wanted: s.options.MinLevel, Missing: verdict.Missing, Attestation: &s.attestation}, s.move(Refused))
+		return errors.Join(&RefusedError{Level: verdict.Level, Wanted: s.options.MinLevel, Missing: slices.Concat(verdict.Missing, verdict.Lacking), Attestation: &s.attestation}, s.move(Refused))
 	}
 	if err := s.cell.Settled(); err != nil {
 		return err
@@ -380,7 +406,7 @@ func (s *Session) tearDown() error {
 		errs = append(errs, undo())
 	}
 	s.background.Wait()
-	return errors.Join(append(errs, s.move(Closed))...)
+	return errors.Join(append(errs, s.fellLate, s.move(Closed))...)
 }
 
 func (s *Session) killCell() error {

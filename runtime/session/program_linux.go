@@ -20,6 +20,9 @@ var CellDigest string
 // ProxyDigest is the same for coworker-proxy.
 var ProxyDigest string
 
+// BoxDigest is the same for coworker-box. A build without that helper has none.
+var BoxDigest string
+
 // WallsdDigest is the same for coworker-wallsd.
 var WallsdDigest string
 
@@ -33,6 +36,9 @@ func OpenProgram() (*os.File, error) { return openHelper("coworker-cell", CellDi
 
 // OpenProxy does the same for coworker-proxy.
 func OpenProxy() (*os.File, error) { return openHelper("coworker-proxy", ProxyDigest) }
+
+// OpenBox does the same for coworker-box.
+func OpenBox() (*os.File, error) { return openHelper("coworker-box", BoxDigest) }
 
 // OpenWallsd does the same for coworker-wallsd, which is not started but installed.
 func OpenWallsd() (*os.File, error) { return openHelper("coworker-wallsd", WallsdDigest) }
@@ -138,11 +144,11 @@ func verifiedFile(path, digest string) (*os.File, error) {
 	return file, nil
 }
 
-// ProgramError is a cell binary that cannot be trusted. No session starts.
+// ProgramError is a program of coworker's that cannot be trusted. No session starts.
 type ProgramError struct{ Path, Reason string }
 
 func (e *ProgramError) Error() string {
-	return fmt.Sprintf("cell binary %q: %s", e.Path, e.Reason)
+	return fmt.Sprintf("program %q: %s", e.Path, e.Reason)
 }
 
 // Hint is the next step for a person.

@@ -2,11 +2,13 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"coworker/enforce"
+	"coworker/runtime/ward"
 )
 
 const (
@@ -66,14 +68,21 @@ func (s *Session) listenToWard() {
 	s.background.Go(s.refused.listen)
 }
 
-// awaitFall ends the session when one of its walls is gone.
+// awaitFall ends the session when one of its walls is gone. What is only found when the session is closed, Close says.
 func (s *Session) awaitFall() {
 	err, fell := <-s.ward.Fallen()
 	if !fell {
 		return
 	}
-	s.fail(&FallenError{Err: err})
+	if s.current() == Closing && s.failed() == nil {
+		s.fellLate = &FallenError{Err: err}
+	} else {
+		s.fail(&FallenError{Err: err})
+	}
 	row := Event{Stage: "wall", Status: "fallen", Reason: err.Error(), Source: enforce.SourceEBPF}
+	if fall := (*ward.Fall)(nil); errors.As(err, &fall) {
+		row.Source = fall.Source
+	}
 	if err := s.record(context.Background(), row); err != nil {
 		s.options.Notify(Notice{Text: "record that a wall is gone: " + err.Error()})
 	}
@@ -119,8 +128,8 @@ func (r *refusals) add(one enforce.Refusal) {
 		}
 		return
 	}
-	needed := one.Needed
-	if r.session.options.Backend.Name() == enforce.Bare {
+	needed := flagText(one.Needed)
+	if r.session.options.Backend.Name() == enforce.Bare && one.Source == enforce.SourceEBPF {
 		needed = "" // it has no network to allow anything in
 	}
 	k := refusalKey{one.Source, one.Wall, one.Hook, comm, what, needed}

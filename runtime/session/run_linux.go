@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"coworker/enforce"
 	"coworker/runtime/wire"
 )
 
@@ -171,6 +172,9 @@ func (s *Session) waitExit(ctx context.Context, id uint64, running *call, c Comm
 	if c.Grace <= 0 {
 		c.Grace = defaultGrace
 	}
+	if c.Timeout <= 0 {
+		c.Timeout = time.Duration(s.options.Spec.Limits.Time) * time.Second
+	}
 	var limit <-chan time.Time
 	if c.Timeout > 0 {
 		t := time.NewTimer(c.Timeout)
@@ -208,6 +212,15 @@ func (s *Session) waitExit(ctx context.Context, id uint64, running *call, c Comm
 		defer t.Stop()
 		limit = t.C
 	}
+}
+
+// timeLimit tells how long one command may take, if that is bounded.
+func (s *Session) timeLimit() []enforce.Limit {
+	seconds := s.options.Spec.Limits.Time
+	if seconds <= 0 {
+		return nil
+	}
+	return []enforce.Limit{{Name: "time", Value: seconds, Active: true, Mechanism: enforce.Supervisor}}
 }
 
 // Signal sends a signal to the process group of a running command.

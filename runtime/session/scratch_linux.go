@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path"
 	"path/filepath"
@@ -20,12 +21,16 @@ import (
 
 // scratch is the repository that the battery may attack destructively: it is covered by the same
 // pins and masks and swept by the same code as the person's trees. Backends without mounts have
-// none. It never lies in the state folder: the path of a mount becomes visible inside.
+// none. In a staged session it is staged as well. It never lies in the state folder: the path of a mount becomes visible inside.
 type scratch struct {
 	base  string // the folder that is removed at the end
-	tree  *enforce.Tree
-	guard *guardedTree
-	store *held.Store
+	stage string // a second such folder, with the layers of a staged session
+	// before is what the repository looked like outside, in a staged session.
+	before listing
+	socket net.Listener // in the repository of a staged session, for an attempt to reach it
+	tree   *enforce.Tree
+	guard  *guardedTree
+	store  *held.Store
 }
 
 // sharedMemory is where the scratch repository lies if it can: it lives for some milliseconds,
@@ -72,12 +77,20 @@ func (s *Session) newScratch(ctx context.Context, t *probe.Targets) (_ *scratch,
 	}
 	// The scan finds what is to be covered, as in a person's tree.
 	tree := enforce.Tree{Path: repo, Writable: true, Device: st.Dev, Inode: st.Ino}
-	if sc.guard, err = guardTree(ctx, tree, treescan.Config{NoMarks: s.options.OneCommand}, namedPaths{}); err != nil {
+	if s.options.Staged {
+		if tree.Stage, err = sc.layers(s.options.Spec); err != nil {
+			return nil, err
+		}
+	}
+	if sc.guard, err = guardTree(ctx, tree, treescan.Config{NoMarks: s.options.OneCommand}, namedPaths{}, s.options.Staged); err != nil {
 		return nil, err
 	}
 	sc.tree = &sc.guard.tree
 	t.Scratch = repo
-	return sc, nil
+	if s.options.Staged {
+		err = sc.watchOutside(t, s.options.Spec.Identity)
+	}
+	return sc, err
 }
 
 // scratchFolder makes a private folder in shared memory, or beside the private home where there
@@ -110,7 +123,7 @@ func removeStale(parent string) {
 			continue
 		}
 		// Somebody else's cannot be removed, and in a sticky folder need not be.
-		os.RemoveAll(filepath.Join(parent, e.Name()))
+		removeScratch(filepath.Join(parent, e.Name()))
 	}
 }
 
@@ -145,6 +158,9 @@ func (sc *scratch) sweep(ctx context.Context, session string) error {
 func (sc *scratch) judge(ctx context.Context, probes []enforce.Probe, s *Session) ([]enforce.Probe, error) {
 	if sc.tree == nil {
 		return probes, nil
+	}
+	if sc.tree.Stage != "" {
+		return sc.judgeStaged(probes), s.cell.Cover(sc.tree.Path, "", enforce.CoverDetach)
 	}
 	if err := sc.sweep(ctx, s.id); err != nil {
 		return nil, fmt.Errorf("sweep the scratch repository: %w", err)
@@ -181,8 +197,13 @@ func (sc *scratch) close() error {
 	if sc.store != nil {
 		errs = append(errs, sc.store.Close())
 	}
-	if sc.base != "" {
-		errs = append(errs, os.RemoveAll(sc.base))
+	if sc.socket != nil {
+		errs = append(errs, sc.socket.Close())
+	}
+	for _, dir := range []string{sc.base, sc.stage} {
+		if dir != "" {
+			errs = append(errs, removeScratch(dir))
+		}
 	}
 	return errors.Join(errs...)
 }

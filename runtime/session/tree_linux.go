@@ -17,12 +17,14 @@ import (
 // covers in place.
 type guardedTree struct {
 	tree    enforce.Tree
+	staged  bool // what is written in the tree goes elsewhere
 	root    *workfs.Root
-	watcher *treescan.Watcher // nil for read-only trees: nothing can appear there
+	watcher *treescan.Watcher // nil for read-only trees: nothing can appear there; nil for staged ones of one command
 	scan    *treescan.Result
 	covers  map[string]enforce.CoverKind // by relative path
 	pinned  map[string][]byte            // last accepted bytes of protected files
 	todos   map[string][]byte            // rebase to-do lists; nil bytes for those made in the session
+	unseen  []treescan.Secret            // of a staged tree: secrets that appeared and could not be masked yet
 	tracked []string                     // secret names that stay visible, see visible
 }
 
@@ -30,9 +32,9 @@ type guardedTree struct {
 // compared, and a window in which it was replaced holds the new version whole.
 const maxPinned = 1 << 20
 
-// guardTree scans a tree and fills in what is to be pinned and masked.
-func guardTree(ctx context.Context, t enforce.Tree, cfg treescan.Config, named namedPaths) (_ *guardedTree, err error) {
-	g := &guardedTree{tree: t, covers: map[string]enforce.CoverKind{}, pinned: map[string][]byte{}, todos: map[string][]byte{}}
+// guardTree scans a tree and fills in what is to be pinned and masked. In a staged tree nothing needs a pin.
+func guardTree(ctx context.Context, t enforce.Tree, cfg treescan.Config, named namedPaths, staged bool) (_ *guardedTree, err error) {
+	g := &guardedTree{tree: t, staged: staged, covers: map[string]enforce.CoverKind{}, pinned: map[string][]byte{}, todos: map[string][]byte{}}
 	if t.File {
 		return g, nil
 	}
@@ -51,7 +53,7 @@ func guardTree(ctx context.Context, t enforce.Tree, cfg treescan.Config, named n
 	if info.Dev != t.Device || info.Ino != t.Inode {
 		return nil, fmt.Errorf("tree %q is another folder than a moment ago", t.Path)
 	}
-	if t.Writable {
+	if t.Writable && !(g.staged && cfg.NoMarks) {
 		g.watcher, g.scan, err = treescan.Watch(ctx, g.root, cfg)
 	} else {
 		g.scan, err = treescan.Scan(ctx, g.root, cfg)
@@ -83,7 +85,11 @@ func (g *guardedTree) close() error {
 // fill turns the scan into covers.
 func (g *guardedTree) fill(ctx context.Context, named namedPaths) error {
 	t := &g.tree
-	if t.Writable {
+	covered := t.Writable && !g.staged // what is written in a staged tree reaches no protected path
+	if g.staged {
+		t.Pins, t.Protected = nil, nil
+	}
+	if covered {
 		for _, p := range g.scan.Protected {
 			if !p.Rule.AtEnd && p.Kind != workfs.Symlink && !g.isLifted(p.Rel, named.lifted) {
 				t.Protected = append(t.Protected, p.Rel)
@@ -110,7 +116,7 @@ func (g *guardedTree) fill(ctx context.Context, named namedPaths) error {
 		// Another name of a secret or protected file leads to the same bytes.
 		if slices.Contains(t.Masks, l.Rel) {
 			t.Masks = append(t.Masks, l.Aliases...)
-		} else if t.Writable && slices.Contains(t.Protected, l.Rel) {
+		} else if covered && slices.Contains(t.Protected, l.Rel) {
 			t.Protected = append(t.Protected, l.Aliases...)
 		}
 	}
@@ -122,8 +128,9 @@ func (g *guardedTree) fill(ctx context.Context, named namedPaths) error {
 			t.MaskDirs = append(t.MaskDirs, u.Rel)
 		}
 	}
-	if t.Writable {
-		// A mask falls when the folder above it is renamed, so those are pinned too.
+	if covered {
+		// A mask falls when the folder above it is renamed, so those are pinned too. In an overlay no folder of the host's
+		// can be renamed.
 		t.Pins = append(t.Pins, ancestors(t.Protected)...)
 		t.Pins = append(t.Pins, ancestors(t.Masks)...)
 		t.Pins = append(t.Pins, ancestors(t.MaskDirs)...)
@@ -202,6 +209,9 @@ func (g *guardedTree) readPinned() error {
 		if err := g.remember(rel); err != nil {
 			return err
 		}
+	}
+	if g.staged {
+		return nil
 	}
 	for _, rel := range g.scan.Todos {
 		data, _, err := g.root.ReadFile(rel, maxPinned)

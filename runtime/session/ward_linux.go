@@ -56,9 +56,12 @@ func unifiedGroup(pid int) (string, error) {
 	return "", fmt.Errorf("process %d is in no control group of version 2", pid)
 }
 
-// wardNotes say what this machine lacks for the programs that could hold the session, where it is not a matter of rights.
+// wardNotes say what this machine lacks for the programs that could hold the session, where it is no matter of rights.
 func wardNotes(s ward.State) []string {
 	var notes []string
+	if s.Egress.Why != "" && os.Geteuid() == 0 {
+		notes = append(notes, "no kernel programs on the network: "+s.Egress.Why)
+	}
 	for _, missing := range s.Egress.Missing {
 		notes = append(notes, "kernel programs on the network: "+missing)
 	}

@@ -115,7 +115,9 @@ func (g *guard) repair(ctx context.Context, t *guardedTree, rel string, kind enf
 			// From now on it is an absent name: the sweep watches for it.
 			delete(t.covers, rel)
 			delete(t.pinned, rel)
-			t.watcher.Forget(rel)
+			if t.watcher != nil {
+				t.watcher.Forget(rel)
+			}
 			return nil
 		}
 		err = g.session.cell.Cover(t.tree.Path, rel, kind)

@@ -16,6 +16,7 @@ type Request struct {
 	Workspace string // --workspace; "" is the current folder
 	Write     bool   // -w
 	ReadOnly  bool   // --ro
+	Staged    bool   // --staged: writable inside, and nothing reaches the real folders until it is applied
 
 	ReadPaths  []string // --read
 	WritePaths []string // --write
@@ -40,6 +41,9 @@ type Plan struct {
 	Spec    enforce.Spec
 	Level   enforce.Level // the weakest level at which the session may start
 	Timeout time.Duration // zero: none
+
+	// StageStore is where a staged session keeps what is not applied yet; empty for a live one.
+	StageStore string
 
 	// Lifted are protected paths that were named with --write: absolute, whether they exist or not.
 	Lifted []string
@@ -89,6 +93,9 @@ func Build(req Request, host Host) (Plan, error) {
 		}
 	}
 	b.plan.Spec.Debug = req.Debug
+	if req.Staged {
+		b.plan.StageStore = StageStore(host, b.user.UID)
+	}
 	// Reports list these even where there are none.
 	b.plan.Summary.DroppedEnv = append([]string{}, b.plan.Summary.DroppedEnv...)
 	b.plan.Summary.NamedSecrets = append([]string{}, b.plan.Summary.NamedSecrets...)

@@ -51,6 +51,7 @@ type Host struct {
 
 	Memory    int64 // bytes of RAM this process may use
 	OpenFiles int64 // hard limit of open files for one process
+	Cores     int   // processors this process may use; 0: unknown
 
 	// Protected reports whether a path relative to a tree is protected by default (enforce/protect).
 	Protected func(rel string, dir bool) bool

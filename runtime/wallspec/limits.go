@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"coworker/enforce"
 	"coworker/platform/config"
 )
 
@@ -109,7 +110,26 @@ func pickCores(b *builder, c config.Config) (float64, error) {
 	return float64(v), nil
 }
 
+// hardenedTime is how long a command may take where every resource must be bounded and nobody said how far.
+const hardenedTime = 24 * time.Hour
+
+// harden bounds what has no bound by default, because the level asks for one: a quarter of a core stays for whoever watches.
+func (b *builder) harden() {
+	l := &b.plan.Spec.Limits
+	if b.plan.Level != enforce.Hardened {
+		return
+	}
+	if l.CPUs == 0 && b.host.Cores > 0 {
+		l.CPUs = float64(b.host.Cores) - 0.25
+	}
+	if b.plan.Timeout == 0 {
+		b.plan.Timeout = hardenedTime
+		l.Time = int64(hardenedTime / time.Second)
+	}
+}
+
 func (b *builder) timeout() error {
+	defer b.harden()
 	if b.req.Timeout == "" {
 		return nil
 	}
@@ -118,5 +138,6 @@ func (b *builder) timeout() error {
 		return refuse("--timeout", "", "%v", err)
 	}
 	b.plan.Timeout = time.Duration(d)
+	b.plan.Spec.Limits.Time = int64((b.plan.Timeout + time.Second - 1) / time.Second)
 	return nil
 }

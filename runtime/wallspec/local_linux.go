@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -41,6 +42,7 @@ func LocalHost() (Host, error) {
 		return Host{}, fmt.Errorf("limit of open files: %w", err)
 	}
 	h.OpenFiles = int64(min(limit.Max, math.MaxInt64))
+	h.Cores = runtime.NumCPU()
 	return h, nil
 }
 

@@ -252,6 +252,14 @@ func TestLimits(t *testing.T) {
 			}
 		})
 	}
+	h := m.host(1000)
+	h.Cores = 4
+	if p := mustBuild(t, Request{Level: "hardened"}, h); p.Timeout != 24*time.Hour || p.Spec.Limits.Time != 86400 || p.Spec.Limits.CPUs != 3.75 {
+		t.Errorf("hardened is not bounded: %v %+v", p.Timeout, p.Spec.Limits)
+	}
+	if p := mustBuild(t, Request{Level: "hardened", Timeout: "1500ms", CPU: "2"}, h); p.Spec.Limits.Time != 2 || p.Spec.Limits.CPUs != 2 {
+		t.Errorf("what a person asked for is not kept: %+v", p.Spec.Limits)
+	}
 	p := mustBuild(t, Request{Timeout: "90s", Level: "partial"}, m.host(1000))
 	if p.Timeout != 90*time.Second || p.Level != enforce.Partial {
 		t.Errorf("%v %v", p.Timeout, p.Level)

@@ -218,7 +218,7 @@ func (b *builder) protected(rel string, info Info, either bool) bool {
 // ownFolders enters coworker's own folders: whoever could change the settings or the record would be free of both.
 func (b *builder) ownFolders() error {
 	d := b.host.Dirs
-	for _, dir := range []string{d.Config, d.State, d.Cache, adminConfig, adminCache} {
+	for _, dir := range []string{d.Config, d.State, d.Cache, adminConfig, adminCache, adminStages} {
 		if dir == "" {
 			continue
 		}
@@ -230,7 +230,7 @@ func (b *builder) ownFolders() error {
 		if absent {
 			p = dir
 		}
-		if admin := dir == adminConfig || dir == adminCache; admin && absent && b.user.UID != 0 {
+		if admin := dir == adminConfig || dir == adminCache || dir == adminStages; admin && absent && b.user.UID != 0 {
 			continue // only root can make it, and makes it so that others cannot change it
 		}
 		for _, r := range b.rules {

@@ -13,11 +13,15 @@ func (b *builder) trust() error {
 	switch {
 	case b.req.Write && b.req.ReadOnly:
 		return refuse("-w", "give one of them", "-w and --ro contradict each other")
+	case b.req.Staged && b.req.ReadOnly:
+		return refuse("--staged", "leave --ro out: the real folder stays as it is until you apply", "--staged and --ro contradict each other")
 	case b.req.ReadOnly:
 		s.Reason, s.Hint = "--ro", "the workspace is read-only because of --ro: leave it out"
 		return nil
 	case b.req.Write:
 		s.Reason = "-w"
+	case b.req.Staged: // nobody need have trusted the folder: nothing in it changes
+		s.Reason = "--staged"
 	default:
 		folder, ok := b.trusted(ws.path)
 		if !ok {

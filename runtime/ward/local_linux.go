@@ -14,6 +14,7 @@ type Request struct {
 	Limits   enforce.Limits
 	Literals []string // addresses that rules consist of, as in enforce.Spec
 	NoEgress bool     // leave out the programs of enforce/egress; for builds that show that the rest holds alone
+	NoGuard  bool     // the same for those of enforce/guard
 	Below    string   // a delegated group of v2 to make it in, see cgroup.NewBelow; empty: the usual place
 }
 
@@ -23,6 +24,7 @@ type Local struct {
 	refusals chan enforce.Refusal
 	fallen   chan error
 	network  *network
+	files    *files
 }
 
 // Open makes the group and sets its limits. Without the right to make one it returns a Local that bounds nothing and says
@@ -34,6 +36,7 @@ func Open(r Request) (*Local, error) {
 	}
 	l := &Local{group: group, refusals: make(chan enforce.Refusal, heard), fallen: make(chan error, 1)}
 	l.network = openNetwork(r, group.Unified(), l.refusals, l.fallen)
+	l.files = openFiles(r, group.Unified(), l.refusals, l.fallen)
 	return l, nil
 }
 
@@ -45,6 +48,7 @@ func (l *Local) Join(pid int) error {
 	if err := l.group.Join(pid); err != nil {
 		return err
 	}
+	l.files.joined(pid)
 	return l.network.join(pid)
 }
 
@@ -52,7 +56,13 @@ func (l *Local) Join(pid int) error {
 func (l *Local) Leave(pid int) error { return l.group.Leave(pid) }
 
 // Guard implements Ward.
-func (l *Local) Guard([]enforce.Tree) error { return nil }
+func (l *Local) Guard(trees []enforce.Tree) error {
+	l.files.tell(trees)
+	return nil
+}
+
+// Lend tells where the session's control group is, for a backend that has another process put more into it.
+func (l *Local) Lend() (string, error) { return l.group.Lend() }
 
 // Limits implements Ward.
 func (l *Local) Limits() []enforce.Limit { return l.group.Limits() }
@@ -73,14 +83,14 @@ func (l *Local) Kill() error { return l.group.Kill() }
 func (l *Local) Counts() Counts {
 	e := l.group.Events()
 	unheard, started := l.network.counts()
-	return Counts{OOMKills: e.OOMKills, PidsMax: e.PidsMax, Unheard: unheard, Processes: started}
+	return Counts{OOMKills: e.OOMKills, PidsMax: e.PidsMax, Unheard: unheard + l.files.counts(), Processes: started}
 }
 
 // State implements Ward.
-func (l *Local) State() State { return State{Egress: l.network.programs()} }
+func (l *Local) State() State { return State{Egress: l.network.programs(), Guard: l.files.programs()} }
 
 // Check implements Ward.
-func (l *Local) Check() error { return l.network.verify() }
+func (l *Local) Check() error { return errors.Join(l.network.verify(), l.files.verify()) }
 
 // Refusals implements Ward.
 func (l *Local) Refusals() <-chan enforce.Refusal { return l.refusals }
@@ -91,7 +101,8 @@ func (l *Local) Fallen() <-chan error { return l.fallen }
 // Remove implements Ward.
 func (l *Local) Remove() error {
 	l.network.rest() // the group is about to go, and its programs with it
-	err := errors.Join(l.group.Remove(), l.network.close())
+	l.files.rest()
+	err := errors.Join(l.group.Remove(), l.network.close(), l.files.close())
 	close(l.refusals)
 	close(l.fallen)
 	return err

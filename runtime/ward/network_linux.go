@@ -91,17 +91,26 @@ func (n *network) check(fallen chan<- error) {
 	for {
 		select {
 		case <-n.stop:
+			n.look(fallen) // a last time: the session may have been shorter than a tick
 			return
 		case <-tick.C:
 		}
-		if err := n.held.Check(); err != nil {
-			select {
-			case fallen <- err:
-			default: // it had one already
-			}
+		if n.look(fallen) {
 			return
 		}
 	}
+}
+
+// look says whether a program is gone.
+func (n *network) look(fallen chan<- error) bool {
+	err := n.held.Check()
+	if err != nil {
+		select {
+		case fallen <- err:
+		default: // it had one already
+		}
+	}
+	return err != nil
 }
 
 // verify asks once.
@@ -146,7 +155,7 @@ func (n *network) counts() (unheard, started int64) {
 	return unheard, n.started.Load()
 }
 
-// rest ends the looks at the programs, the last of which is the caller's to make.
+// rest ends the looks at the programs with a last one.
 func (n *network) rest() {
 	n.stopOnce.Do(func() { close(n.stop) })
 	<-n.attached

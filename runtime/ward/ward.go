@@ -61,3 +61,12 @@ type Programs struct {
 
 // On says whether the mechanism keeps anything.
 func (p Programs) On() bool { return len(p.Hooks) > 0 }
+
+// Fall is the error of a mechanism that is gone, where it is not the programs on the control group.
+type Fall struct {
+	Source enforce.Source
+	Err    error
+}
+
+func (f *Fall) Error() string { return f.Err.Error() }
+func (f *Fall) Unwrap() error { return f.Err }

@@ -18,6 +18,8 @@
 //	                 ←    KeeperStarted | Failed
 //	Repin            →             (any number of times)
 //	                 ←    Repinned | Failed
+//	KeeperAlone      →             once, out of the session's control group
+//	                 ←    KeeperAloneDone
 //	                 ←    CellEnded   once, then the keeper exits
 //
 // Cell: PID 1 of the pid namespace. Trusted until it runs its first command.
@@ -39,6 +41,15 @@
 //	                 ←    Continued
 //	KillAll          →
 //	                 ←    Killed
+//
+// Attempt: a process in the host's own namespaces that shows what the second half of the mechanisms keeps by itself. It
+// runs nothing of anybody else.
+//
+//	supervisor            attempt
+//	AloneBegin       →
+//	                 ←    AloneReady | Failed   what works without walls; then the supervisor moves it into the group
+//	AloneGo          →
+//	                 ←    AloneDone | Failed    then it exits
 //
 // End of file on either socket ends the session: the keeper and the cell exit, and with the
 // cell its whole pid namespace.

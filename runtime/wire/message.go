@@ -45,6 +45,14 @@ const (
 	TypeContinued
 	TypeKillAll
 	TypeKilled
+	TypeKeeperAlone
+	TypeKeeperAloneDone
+	TypeAloneBegin
+	TypeAloneReady
+	TypeAloneGo
+	TypeAloneDone
+	TypeLaunch
+	TypeLaunched
 	typeEnd
 )
 
@@ -56,7 +64,9 @@ var typeNames = [...]string{
 	TypeExecFailed: "ExecFailed", TypeSignal: "Signal", TypeResize: "Resize", TypeExited: "Exited",
 	TypeDial: "Dial", TypeDialed: "Dialed", TypeDialFailed: "DialFailed", TypeStop: "Stop",
 	TypeStopped: "Stopped", TypeContinue: "Continue", TypeContinued: "Continued",
-	TypeKillAll: "KillAll", TypeKilled: "Killed",
+	TypeKeeperAlone: "KeeperAlone", TypeKeeperAloneDone: "KeeperAloneDone",
+	TypeAloneBegin: "AloneBegin", TypeAloneReady: "AloneReady", TypeAloneGo: "AloneGo", TypeAloneDone: "AloneDone",
+	TypeKillAll: "KillAll", TypeKilled: "Killed", TypeLaunch: "Launch", TypeLaunched: "Launched",
 }
 
 // String returns the name of the message.
@@ -95,6 +105,17 @@ func (f *Failed) Unwrap() error {
 
 // Empty is the body of messages that carry nothing.
 type Empty struct{}
+
+// Launch asks the launcher in a container to fork the keeper.
+type Launch struct {
+	Identity enforce.Identity `json:"identity"`
+	Fault    enforce.Wall     `json:"fault"`
+}
+
+// Launched tells the host pid of the keeper.
+type Launched struct {
+	Pid int `json:"pid"`
+}
 
 // KeeperSetup asks the keeper to build the root.
 type KeeperSetup struct {
@@ -137,6 +158,8 @@ type Begin struct {
 	Backend enforce.BackendName `json:"backend"`
 	Spec    enforce.Spec        `json:"spec"`
 	Targets probe.Targets       `json:"targets"`
+	// LogDenials says that somebody outside reads what the kernel logs of Landlock.
+	LogDenials bool `json:"log_denials,omitempty"`
 }
 
 // Proved carries what the cell found out about its own walls.
@@ -236,4 +259,26 @@ func strictUnmarshal(data []byte, v any) error {
 		return errors.New("trailing data")
 	}
 	return nil
+}
+
+// KeeperAlone asks the keeper to show what mounts and namespaces keep by themselves.
+type KeeperAlone struct {
+	Targets  enforce.AloneTargets `json:"targets"`
+	Literals []string             `json:"literals"` // of the Spec
+}
+
+// AloneBegin asks for the attempts with the second half of the mechanisms.
+type AloneBegin struct {
+	Spec    enforce.Spec         `json:"spec"`
+	Targets enforce.AloneTargets `json:"targets"`
+}
+
+// AloneReady names the attempts that do not work without walls either, with the reason.
+type AloneReady struct {
+	Idle map[string]string `json:"idle"`
+}
+
+// AloneDone carries the attempts of one half.
+type AloneDone struct {
+	Probes []enforce.Probe `json:"probes"`
 }

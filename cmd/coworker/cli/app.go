@@ -40,7 +40,7 @@ func newApp(e *environment) *cli.App {
 			"   coworker exec -w --allow registries -- npm ci   and it may reach the package registries\n" +
 			"   coworker demo                      watch an attack on real walls",
 		Commands: []*cli.Command{
-			execCommand(e), sandboxCommand(e), auditCommand(e), heldCommand(e), cacheCommand(e), secretsCommand(e),
+			execCommand(e), sandboxCommand(e), auditCommand(e), heldCommand(e), changesCommand(e), cacheCommand(e), secretsCommand(e),
 			netCommand(e), proxyCommand(e), demoCommand(e), demoAgentCommand(e), versionCommand(e), completionCommand(e),
 		},
 		HideVersion:               true,

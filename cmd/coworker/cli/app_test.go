@@ -24,7 +24,7 @@ func call(t *testing.T, args ...string) (out, errText string, code int) {
 
 func TestUnbuiltFlagsAreRefused(t *testing.T) {
 	t.Setenv("COWORKER_HOME", t.TempDir())
-	values := map[string]string{"allow": "example.com", "apply": "auto", "socket": "/run/x"}
+	values := map[string]string{"allow": "example.com", "socket": "/run/x"}
 	var names []string
 	for _, f := range unbuiltFlags() {
 		name := f.Names()[0]
@@ -38,7 +38,7 @@ func TestUnbuiltFlagsAreRefused(t *testing.T) {
 			t.Errorf("--%s: exit code %d, %q", name, code, text)
 		}
 	}
-	if want := []string{"staged", "apply", "learn", "socket"}; !slices.Equal(names, want) {
+	if want := []string{"socket"}; !slices.Equal(names, want) {
 		t.Errorf("refused flags %v, want %v", names, want)
 	}
 	for _, mode := range []string{"host", ""} {

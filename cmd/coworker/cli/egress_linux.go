@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"coworker/netproxy/control"
 	"coworker/enforce"
+	"coworker/netproxy/control"
 	"coworker/netproxy/flow"
 	"coworker/platform/config"
 	"coworker/platform/redact"

@@ -2,15 +2,20 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"coworker/enforce"
 )
 
 // execFlags is what a person asked for with exec.
 type execFlags struct {
 	workspace, profile, user, level, report string
 	write, readOnly, debug, tty, ask        bool
+	staged, learn                           bool
+	apply                                   string // auto, ask or never; empty without --staged
 	net                                     string
 	allow                                   []string
 	read, writePaths, hide                  []string
@@ -57,6 +62,9 @@ func execFlagTable() []cli.Flag {
 		&cli.BoolFlag{Name: "tty", Usage: "give the command a terminal"},
 		&cli.BoolFlag{Name: "debug", Usage: "allow debuggers inside (recorded)"},
 		&cli.BoolFlag{Name: "live", Usage: "work in the real folder (the default)"},
+		&cli.BoolFlag{Name: "staged", Usage: "work on a copy: nothing in the real folder changes until it is applied"},
+		&cli.StringFlag{Name: "apply", Usage: "with --staged, `WHEN` to apply at the end: ask (default), auto (if the command succeeds), never"},
+		&cli.BoolFlag{Name: "learn", Usage: "work on a copy, ask about every host or refuse it, and propose a profile at the end"},
 		&cli.StringSliceFlag{Name: "allow", Usage: "a `RULE` about what it may reach: HOST[:PORT][=CIDR][+raw], *.HOST, or registries"},
 		&cli.StringFlag{Name: "net", Usage: "the network `MODE`: none (default), allowlist (what --allow names), open (all public hosts)"},
 		&cli.BoolFlag{Name: "ask", Usage: "ask on the terminal about a host that no rule allows"},
@@ -67,9 +75,6 @@ func execFlagTable() []cli.Flag {
 // unbuiltFlags are in the contract and refused by this build. They are not in the help.
 func unbuiltFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.BoolFlag{Name: "staged", Hidden: true},
-		&cli.StringFlag{Name: "apply", Hidden: true},
-		&cli.BoolFlag{Name: "learn", Hidden: true},
 		&cli.StringFlag{Name: "socket", Hidden: true},
 	}
 }
@@ -100,6 +105,12 @@ func parseExec(c *cli.Context) (execFlags, error) {
 	if err := refuseEmpty(c); err != nil {
 		return f, err
 	}
+	if err := f.learning(c); err != nil {
+		return f, err
+	}
+	if err := f.stage(c); err != nil {
+		return f, err
+	}
 	if len(f.command) == 0 || f.command[0] == "" {
 		return f, &usageError{text: "exec needs a command", hint: "coworker exec -- ls"}
 	}
@@ -110,6 +121,33 @@ func parseExec(c *cli.Context) (execFlags, error) {
 	}
 	return f, nil
 }
+
+// stage takes the flags of a staged session.
+func (f *execFlags) stage(c *cli.Context) error {
+	f.staged, f.apply = c.Bool("staged") || f.learn, c.String("apply")
+	switch {
+	case f.staged && c.Bool("live"):
+		return &usageError{text: "--staged and --live contradict each other", hint: "give one of them"}
+	case f.staged && f.level == enforce.Direct.String():
+		return &usageError{text: "--level direct has no walls, so nothing can be staged", hint: "leave one of them out"}
+	case !f.staged && c.IsSet("apply"):
+		return &usageError{text: "--apply is about a staged session", hint: "add --staged"}
+	case f.learn:
+		f.apply = applyNever
+	case f.staged && f.apply == "":
+		f.apply = applyAsk
+	case f.staged && f.apply != applyAsk && f.apply != applyAuto && f.apply != applyNever:
+		return &usageError{text: fmt.Sprintf("--apply %q: want auto, ask or never", f.apply), hint: "auto applies when the command succeeds, never keeps the changes for `coworker changes`"}
+	}
+	return nil
+}
+
+// What to do with staged changes at the end.
+const (
+	applyAsk   = "ask"
+	applyAuto  = "auto"
+	applyNever = "never"
+)
 
 // refuseEmpty refuses --flag "": usually a variable of a script that is not set, and never what was meant.
 func refuseEmpty(c *cli.Context) error {

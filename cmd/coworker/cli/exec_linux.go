@@ -19,6 +19,7 @@ import (
 func execute(ctx context.Context, e *environment, f execFlags, r *report) error {
 	begun := e.now()
 	defer func() { r.DurationMS = e.now().Sub(begun).Milliseconds() }()
+	f = e.forLearning(f)
 	host, err := localHost()
 	if err != nil {
 		return err
@@ -104,6 +105,8 @@ func (x *execution) run() error {
 		x.report.Held = append(x.report.Held, heldReport{ID: item.ID, Path: jsonText(item.Workspace + "/" + item.Rel), Reason: item.Reason})
 	}
 	err = errors.Join(err, x.recordEnd(result, err))
+	err = errors.Join(err, x.settle(result, err))
+	err = errors.Join(err, x.learned(result))
 	outcome := x.outcome(result, err)
 	x.summarise(result, streams, outcome)
 	return outcome
@@ -265,12 +268,7 @@ func (x *execution) summarise(result session.Result, o *outputs, outcome error) 
 		x.note("note", n.Text, n.Hint)
 	}
 	x.summariseNet()
-	for _, d := range x.report.Denials {
-		if !strings.HasPrefix(d.Needed, "--") || d.Needed == "--timeout" || d.Wall == enforce.NetEgress {
-			continue // that is the error itself, or was told already
-		}
-		x.note("denied", fmt.Sprintf("%s: %s", d.Wall, d.What), d.Needed+" raises it")
-	}
+	x.summariseRest()
 	if outcome == nil || !result.Started {
 		return
 	}
@@ -289,5 +287,26 @@ func (x *execution) summarise(result session.Result, o *outputs, outcome error) 
 			break
 		}
 		x.note("note", text, "")
+	}
+}
+
+// summariseRest tells about limits, and about files where a source in the kernel saw that they were refused.
+func (x *execution) summariseRest() {
+	const most = 10
+	files := 0
+	for _, d := range x.report.Denials {
+		switch {
+		case !strings.HasPrefix(d.Needed, "-") || d.Needed == "--timeout" || d.Wall == enforce.NetEgress || d.Source == "inferred":
+			// That is the error itself, or was told already, or is yet to be.
+		case d.Wall == enforce.Res:
+			x.note("denied", fmt.Sprintf("%s: %s", d.Wall, d.What), d.Needed+" raises it")
+		default:
+			if files++; files <= most {
+				x.note("denied", fmt.Sprintf("%s: %s", d.Wall, d.What), d.Needed+" allows it")
+			}
+		}
+	}
+	if files > most {
+		x.note("denied", fmt.Sprintf("and %d more", files-most), "--report FILE lists them")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"coworker/enforce"
+	"coworker/enforce/container"
 	"coworker/enforce/hide"
 	"coworker/enforce/protect"
 	"coworker/platform/audit"
@@ -31,6 +32,8 @@ type planned struct {
 	binary   *program
 	egress   *session.Egress // nil: no network
 	proxy    *program
+	profile  *wallspec.Profile // of --profile, or nil
+	values   []redact.Secret   // what redactor knows
 }
 
 func (p *planned) close() {
@@ -70,7 +73,7 @@ func (e *environment) decide(ctx context.Context, f execFlags, host wallspec.Hos
 		return nil, err
 	}
 	req := wallspec.Request{
-		Config: settings, Workspace: f.workspace, Write: f.write, ReadOnly: f.readOnly,
+		Config: settings, Workspace: f.workspace, Write: f.write, ReadOnly: f.readOnly, Staged: f.staged,
 		ReadPaths: f.read, WritePaths: f.writePaths, HidePaths: f.hide, Env: f.env, EnvSecret: f.envSecret,
 		User: f.user, Level: f.level, Debug: f.debug, Memory: f.memory, Pids: f.pids, CPU: f.cpu, Timeout: f.timeout,
 	}
@@ -88,7 +91,8 @@ func (e *environment) decide(ctx context.Context, f execFlags, host wallspec.Hos
 	if err != nil {
 		return nil, err
 	}
-	p.redactor = redact.New(append(secrets, net...)...)
+	p.profile, p.values = req.Profile, append(secrets, net...)
+	p.redactor = redact.New(p.values...)
 	if p.plan, err = wallspec.Build(req, host); err != nil {
 		return nil, err
 	}
@@ -148,6 +152,9 @@ func (p *planned) backend(ctx context.Context) (enforce.Backend, error) {
 // open starts the session.
 func (e *environment) open(ctx context.Context, p *planned, rec session.Recorder, notify func(session.Notice)) (*session.Session, error) {
 	backend, err := p.backend(ctx)
+	if err == nil {
+		backend, err = session.WithLabels(backend, container.Labels{AppArmor: string(p.settings.Container.AppArmor), SELinux: string(p.settings.Container.SELinux)})
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +166,7 @@ func (e *environment) open(ctx context.Context, p *planned, rec session.Recorder
 		if p.egress.Program, err = p.proxy.open(); err != nil {
 			return nil, err
 		}
-		if backend.Name() != enforce.Native {
+		if !backend.Name().Namespaces() {
 			return nil, &wallsError{err: fmt.Errorf("the backend %s has no way to give a session a network", backend.Name()), hint: "leave --allow, --net and --ask out, or use the backend native: coworker sandbox status"}
 		}
 	}
@@ -173,7 +180,8 @@ func (e *environment) open(ctx context.Context, p *planned, rec session.Recorder
 	s, err := session.Open(ctx, session.Options{
 		Spec: p.plan.Spec, Backend: backend, Program: file, StateDir: p.host.Dirs.State, MinLevel: p.plan.Level,
 		Egress: p.egress, Recorder: rec, Notify: notify, Now: e.now, Lifted: p.plan.Lifted, Shown: p.plan.Shown, Exclude: exclude, OneCommand: p.once,
-		Scan: treescan.Config{MaxEntries: int(p.settings.Scan.Entries), MaxDepth: int(p.settings.Scan.Depth)},
+		Scan:   treescan.Config{MaxEntries: int(p.settings.Scan.Entries), MaxDepth: int(p.settings.Scan.Depth)},
+		Staged: p.plan.StageStore != "", StageStore: p.plan.StageStore,
 	})
 	var limit *session.LimitError
 	if errors.As(err, &limit) && ExitCode(err) == exitInternal {

@@ -24,6 +24,8 @@ type report struct {
 	TrackedSecrets []string                           `json:"tracked_secrets"`
 	NamedSecrets   int                                `json:"named_secrets"`
 	Held           []heldReport                       `json:"held"`
+	Staged         *stagedReport                      `json:"staged,omitempty"`  // what a staged session changed
+	Learned        string                             `json:"learned,omitempty"` // the file with the proposed profile
 	// Started is when the command itself began, null if it never did: it tells 126, 127 and 120 to 125 of the
 	// command from those of coworker.
 	Started    *time.Time `json:"started"`
@@ -34,6 +36,15 @@ type heldReport struct {
 	ID     string `json:"id"`
 	Path   string `json:"path"`
 	Reason string `json:"reason"`
+}
+
+// stagedReport counts what a staged session changed, and what became of it.
+type stagedReport struct {
+	Session   string `json:"session"` // its name for coworker changes
+	Changes   int    `json:"changes"`
+	Applied   int    `json:"applied"`
+	Held      int    `json:"held"`
+	Conflicts int    `json:"conflicts"`
 }
 
 func newReport() *report {

@@ -32,10 +32,11 @@ func sandboxCommand(e *environment) *cli.Command {
 				Name: "verify", Usage: "attack the walls and show what held", Flags: []cli.Flag{
 					asJSON, level, &cli.StringFlag{Name: "workspace", Usage: "prove them around this `DIR` instead of an empty folder"},
 					&cli.StringFlag{Name: "net", Usage: "with the network `MODE` of a session: none, allowlist, open", Value: "none"},
+					&cli.BoolFlag{Name: "staged", Usage: "of a staged session"},
 				},
 				Description: "example: coworker sandbox verify --level enforced\nexit codes: 0 the level is reached; 120 it is not",
 				Action: noArgs(func(c *cli.Context) error {
-					return sandboxVerify(c.Context, e, c.Bool("json"), execFlags{level: c.String("level"), workspace: c.String("workspace"), net: c.String("net")})
+					return sandboxVerify(c.Context, e, c.Bool("json"), execFlags{level: c.String("level"), workspace: c.String("workspace"), net: c.String("net"), staged: c.Bool("staged")})
 				}),
 			},
 		},

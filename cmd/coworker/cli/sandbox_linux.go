@@ -22,6 +22,7 @@ type verification struct {
 
 	limits  []enforce.Limit
 	missing []string
+	Lacking []string `json:"lacking,omitempty"` // what keeps the level below hardened
 }
 
 type probeResult struct {
@@ -30,6 +31,7 @@ type probeResult struct {
 	Want   enforce.Outcome `json:"want"`
 	Got    enforce.Outcome `json:"got"`
 	Detail string          `json:"detail"`
+	Alone  enforce.Half    `json:"alone,omitempty"` // the half of the mechanisms that was on
 
 	ok bool
 }
@@ -61,7 +63,7 @@ func (v *verification) print(w io.Writer, s style, wanted enforce.Level) {
 	}
 	t.write(w)
 	for _, p := range v.Probes {
-		if !p.ok {
+		if !p.ok && (p.Alone == "" || wanted == enforce.Hardened) {
 			fmt.Fprintf(w, "\n%s: wanted %s, got %s\n  %s\n", visible(p.Name), p.Want, s.bad(string(p.Got)), indented(p.Detail))
 		}
 	}
@@ -72,6 +74,13 @@ func (v *verification) print(w io.Writer, s style, wanted enforce.Level) {
 	}
 	for _, text := range v.Notes {
 		fmt.Fprintf(w, "\nnote: %s\n", indented(text))
+	}
+	if wanted == enforce.Hardened || len(v.Lacking) == 0 {
+		for _, text := range v.Lacking {
+			fmt.Fprintf(w, "\nnot hardened: %s\n", indented(text))
+		}
+	} else {
+		fmt.Fprintf(w, "\nnot hardened: %d reasons; coworker sandbox verify --level hardened names them\n", len(v.Lacking))
 	}
 	verdict := s.good("reached")
 	if v.Level < wanted {
@@ -177,7 +186,7 @@ func offers(backend enforce.BackendName, abi int, cgroup bool) []wallOffer {
 	}
 	add := func(w enforce.Wall, list ...enforce.Mechanism) { mechanisms[w] = append(list, mechanisms[w]...) }
 	missing := map[enforce.Wall]string{}
-	if backend == enforce.Native {
+	if backend.Namespaces() {
 		add(enforce.FSRead, enforce.MountNS)
 		add(enforce.FSWrite, enforce.MountNS)
 		add(enforce.FSProtect, enforce.Pins, enforce.Watch)

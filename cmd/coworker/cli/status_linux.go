@@ -67,7 +67,7 @@ func readMachine(ctx context.Context) (*machineStatus, error) {
 	}
 	m.Walls = []wallOffer{}
 	switch best {
-	case enforce.Native:
+	case enforce.Native, enforce.Container:
 		m.Level = enforce.Enforced
 	case enforce.Bare:
 		m.Level = enforce.Partial

@@ -87,10 +87,10 @@ func (e *environment) verify(ctx context.Context, host wallspec.Host, f execFlag
 }
 
 func newVerification(a session.Attestation) *verification {
-	v := &verification{Level: a.Level, Walls: a.Walls, Probes: []probeResult{}, Kernel: a.Kernel, Versions: versions(a.Cell, a.Landlock), Notes: a.Notes, limits: a.Limits, missing: a.Missing}
+	v := &verification{Level: a.Level, Walls: a.Walls, Probes: []probeResult{}, Kernel: a.Kernel, Versions: versions(a.Cell, a.Landlock), Notes: a.Notes, limits: a.Limits, missing: a.Missing, Lacking: a.Lacking}
 	v.Versions["backend"] = string(a.Backend)
 	for _, p := range a.Probes {
-		v.Probes = append(v.Probes, probeResult{Name: p.Name, Wall: p.Wall, Want: p.Want, Got: p.Got, Detail: p.Detail, ok: p.OK()})
+		v.Probes = append(v.Probes, probeResult{Name: p.Name, Wall: p.Wall, Want: p.Want, Got: p.Got, Detail: p.Detail, Alone: p.Alone, ok: p.OK()})
 	}
 	return v
 }

@@ -27,6 +27,7 @@ type Place struct {
 	Level      string // minimum; "" is enforced
 	ReadOnly   bool
 	OneCommand bool
+	Staged     bool
 	Network    bool // the session has a proxy; Options leaves its program to the caller
 }
 
@@ -69,6 +70,10 @@ func (p Place) Options(program *os.File) (session.Options, error) {
 	if p.Network {
 		net, egress = enforce.NetAllowlist, &session.Egress{Config: control.Config{Allow: []string{"ok.test"}}}
 	}
+	limits := enforce.Limits{Processes: 512, OpenFiles: 4096, FileSize: 1 << 33, Tmp: 1 << 29, Memory: 1 << 31}
+	if level == enforce.Hardened {
+		limits.CPUs, limits.Time = 1.5, 3600
+	}
 	uid, gid := os.Geteuid(), os.Getegid()
 	return session.Options{
 		Egress: egress,
@@ -77,11 +82,12 @@ func (p Place) Options(program *os.File) (session.Options, error) {
 			Identity:  enforce.Identity{UID: uid, GID: gid, Name: "me", Home: p.Home},
 			Env:       []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + p.Home, "LANG=C.UTF-8"},
 			HomeStore: p.Store, HomeDirs: []string{".cache", ".local/share"},
-			Limits:   enforce.Limits{Processes: 512, OpenFiles: 4096, FileSize: 1 << 33, Tmp: 1 << 29, Memory: 1 << 31},
+			Limits:   limits,
 			EtcAllow: []string{"ld.so.cache", "alternatives", "ssl/certs", "localtime"},
 			Etc:      []enforce.File{{Path: "passwd", Data: fmt.Appendf(nil, "me:x:%d:%d::%s:/bin/sh\n", uid, gid, p.Home), Mode: 0o644}},
 		},
 		Backend: backend, Program: program, StateDir: p.State, MinLevel: level, OneCommand: p.OneCommand,
+		Staged: p.Staged, StageStore: filepath.Join(p.State, "changes"),
 		Recorder: noRecord{}, Notify: func(session.Notice) {}, Now: time.Now,
 	}, nil
 }

@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"coworker/enforce"
 	"coworker/enforce/native"
+	"coworker/enforce/probe"
 	"coworker/runtime/wire"
 )
 
@@ -40,7 +43,7 @@ func Main(conn *wire.Conn, program int) error {
 			}
 			return err
 		case frame := <-requests:
-			if err := repin(conn, root, frame); err != nil {
+			if err := answer(conn, root, frame); err != nil {
 				return err
 			}
 		}
@@ -115,6 +118,23 @@ func start(conn *wire.Conn, root *native.Root, program int) (<-chan native.Ended
 	}
 	syscall.Close(program)
 	return cell.Ended, conn.Send(wire.TypeKeeperStarted, wire.KeeperStarted{Pid: cell.Pid})
+}
+
+// answer does what the supervisor asks for while the session lives.
+func answer(conn *wire.Conn, root *native.Root, frame *wire.Frame) error {
+	if frame.Type != wire.TypeKeeperAlone {
+		return repin(conn, root, frame)
+	}
+	defer frame.Close()
+	var a wire.KeeperAlone
+	if len(frame.Files) != 0 {
+		return fmt.Errorf("%w: %s with descriptors", wire.ErrProtocol, frame.Type)
+	}
+	if err := frame.Decode(&a); err != nil {
+		return err
+	}
+	probes := probe.Alone(context.Background(), probe.AloneSetup{Half: enforce.Namespaces, Targets: a.Targets, Literals: a.Literals})
+	return conn.Send(wire.TypeKeeperAloneDone, wire.AloneDone{Probes: probes})
 }
 
 func repin(conn *wire.Conn, root *native.Root, frame *wire.Frame) error {
