@@ -17,7 +17,7 @@ trap 'kill $HELPER; wait $HELPER; cat /run/wallsd.log; ls -d /sys/fs/cgroup/cowo
 until [ -S /run/coworker/wallsd.sock ] || ! kill -0 $HELPER; do usleep 50000; done
 as() { setpriv --reuid %[1]d --regid %[1]d --clear-groups env HOME=/home/worker "$@"; }
 as coworker sandbox status
-as coworker exec --memory 64M --pids 40 --report /home/worker/r.json -- sh -c 'echo inside'
+as timeout -s QUIT 100 coworker exec --memory 64M --pids 40 --report /home/worker/r.json -- sh -c 'echo inside'
 echo "exit $?"
 tr -d ' \n' </home/worker/r.json
 echo
@@ -40,20 +40,24 @@ func TestHelper(t *testing.T) {
 	}
 	for _, k := range Kernels() {
 		t.Run(k.Name, func(t *testing.T) {
-			got := boot(t, k, Guest{Files: files, Modules: []string{"overlay"}, Cases: []Case{
+			got := boot(t, k, Guest{Files: files, Modules: []string{"overlay"}, Timeout: 2 * DefaultLife, Cases: []Case{
 				helper("by hand", "", ""),
 				helper("delegated", "--delegated", "mkdir /sys/fs/cgroup/unit; echo $BASHPID >/sys/fs/cgroup/unit/cgroup.procs"),
 			}})
 			for _, name := range []string{"by hand", "delegated"} {
 				r := got[name+" as root"]
 				out := string(r.Stdout) + string(r.Stderr) + r.Err
+				var missing []string
 				for _, want := range []string{
 					"helper    answers", "processes, memory, cpus", "inside\n", "exit 0\n", `"cgroup"`, `"op":"close","verdict":"ok"`,
 					"session 120", "a wall fell: coworker-wallsd ended",
 				} {
 					if !strings.Contains(out, want) {
-						t.Errorf("%s: there is no %q in\n%s", name, want, out)
+						missing = append(missing, want)
 					}
+				}
+				if missing != nil {
+					t.Errorf("%s: there is no %q in\n%s", name, missing, out)
 				}
 			}
 		})
