@@ -10,13 +10,12 @@ import (
 	"coworker/enforce"
 )
 
-// raw is news as a program sends it.
-// raw is what a program writes about: hook, family, type and port.
-func raw(about [4]uint32, addr []byte, comm string) []byte {
+// raw is news as a program sends it; about is family, type and port.
+func raw(hook uint32, about [3]uint32, addr []byte, comm string) []byte {
 	b := make([]byte, newsSize)
 	order := binary.NativeEndian
 	order.PutUint64(b, uint64(time.Second))
-	for at, v := range map[int]uint32{8: about[0], 12: 7, 16: about[1], 20: about[2], 24: 6, 28: about[3]} {
+	for at, v := range map[int]uint32{8: hook, 12: 7, 16: about[0], 20: about[1], 24: 6, 28: about[2]} {
 		order.PutUint32(b[at:], v)
 	}
 	copy(b[addrAt:commAt], addr)
@@ -33,15 +32,15 @@ func TestParse(t *testing.T) {
 		hook, what string
 		needed     string
 	}{
-		{"tcp", raw([4]uint32{0, 2, 1, 443}, []byte{203, 0, 113, 9}, "curl"), "connect4", "tcp 203.0.113.9:443", "--allow 203.0.113.9:443"},
-		{"private", raw([4]uint32{0, 2, 1, 443}, private, "curl"), "connect4", "tcp 10.0.0.1:443", ""},
-		{"udp", raw([4]uint32{2, 2, 2, 53}, private, "dig"), "sendmsg4", "udp 10.0.0.1:53", ""},
-		{"another type", raw([4]uint32{0, 2, 5, 1}, private, "x"), "connect4", "type 5 10.0.0.1:1", ""},
-		{"server", raw([4]uint32{5, 10, 1, 80}, make([]byte, 16), "x"), "bind6", "server on [::]:80", ""},
-		{"socket", raw([4]uint32{6, 40, 9, 0}, nil, "x"), "sock_create", "socket family 40 type 9 protocol 6", ""},
-		{"packet", raw([4]uint32{7, 2, 0, 0}, private, ""), "skb", "packet to 10.0.0.1", ""},
-		{"local", raw([4]uint32{8, 1, 1, 0}, nil, "x"), "connect_unix", "local socket", ""},
-		{"program", append(raw([4]uint32{10, 0, 0, 0}, nil, "x"), append([]byte("/bin/x\x00y"), make([]byte, 248)...)...), "exec", "/bin/x", ""},
+		{"tcp", raw(0, [3]uint32{2, 1, 443}, []byte{203, 0, 113, 9}, "curl"), "connect4", "tcp 203.0.113.9:443", "--allow 203.0.113.9:443"},
+		{"private", raw(0, [3]uint32{2, 1, 443}, private, "curl"), "connect4", "tcp 10.0.0.1:443", ""},
+		{"udp", raw(2, [3]uint32{2, 2, 53}, private, "dig"), "sendmsg4", "udp 10.0.0.1:53", ""},
+		{"another type", raw(0, [3]uint32{2, 5, 1}, private, "x"), "connect4", "type 5 10.0.0.1:1", ""},
+		{"server", raw(5, [3]uint32{10, 1, 80}, make([]byte, 16), "x"), "bind6", "server on [::]:80", ""},
+		{"socket", raw(6, [3]uint32{40, 9, 0}, nil, "x"), "sock_create", "socket family 40 type 9 protocol 6", ""},
+		{"packet", raw(7, [3]uint32{2, 0, 0}, private, ""), "skb", "packet to 10.0.0.1", ""},
+		{"local", raw(8, [3]uint32{1, 1, 0}, nil, "x"), "connect_unix", "local socket", ""},
+		{"program", append(raw(10, [3]uint32{0, 0, 0}, nil, "x"), append([]byte("/bin/x\x00y"), make([]byte, 248)...)...), "exec", "/bin/x", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, err := parse(tt.raw, boot)
@@ -53,7 +52,7 @@ func TestParse(t *testing.T) {
 			}
 		})
 	}
-	for _, bad := range [][]byte{nil, make([]byte, newsSize-1), raw([4]uint32{11, 0, 0, 0}, nil, ""), raw([4]uint32{1 << 31, 0, 0, 0}, nil, ""), raw([4]uint32{10, 0, 0, 0}, nil, "")} {
+	for _, bad := range [][]byte{nil, make([]byte, newsSize-1), raw(11, [3]uint32{0, 0, 0}, nil, ""), raw(1<<31, [3]uint32{0, 0, 0}, nil, ""), raw(10, [3]uint32{0, 0, 0}, nil, "")} {
 		if r, err := parse(bad, boot); err == nil {
 			t.Errorf("%x was read as %+v", bad, r)
 		}
@@ -61,8 +60,8 @@ func TestParse(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	f.Add(raw([4]uint32{0, 2, 1, 443}, []byte{203, 0, 113, 9}, "curl"))
-	f.Add(append(raw([4]uint32{10, 0, 0, 0}, nil, "x"), make([]byte, 256)...))
+	f.Add(raw(0, [3]uint32{2, 1, 443}, []byte{203, 0, 113, 9}, "curl"))
+	f.Add(append(raw(10, [3]uint32{0, 0, 0}, nil, "x"), make([]byte, 256)...))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, err := parse(b, time.Time{})
 		if err == nil && (len(r.Comm) > 16 || len(r.What) > 256 || r.Source != enforce.SourceEBPF) {
