@@ -27,21 +27,22 @@ func TestGuard(t *testing.T) {
 		t.Run(k.Name, func(t *testing.T) {
 			got := boot(t, k, Guest{Files: files, Modules: []string{"overlay"}, Cmdline: withGuard, Timeout: 2 * DefaultLife, Cases: []Case{
 				{Name: "guard", Argv: []string{"guestguard"}, Timeout: limit},
-				{Name: "verify", Argv: []string{"coworker", "sandbox", "verify", "--json"}, Timeout: limit},
+				{Name: "verify", Argv: []string{"coworker", "sandbox", "verify", "--level", "hardened", "--json"}, Timeout: limit},
 				{Name: "exec", Argv: []string{"bash", "-c", guardedExec}, Timeout: limit},
 			}})
 			checkGuard(t, got["guard"])
-			checkGuardedVerify(t, got["verify"])
-			checkGuardedExec(t, got["exec"])
+			landlock := k.Name != "5.10"
+			checkGuardedVerify(t, got["verify"], landlock)
+			checkGuardedExec(t, got["exec"], landlock)
 		})
 	}
 }
 
 // guardedExec works in a repository behind the walls: what is honest goes on, what is not is refused and reported.
 const guardedExec = `mkdir -p ~/repo && cd ~/repo && git init -q . 2>/dev/null; git config user.name w; git config user.email w@localhost
-coworker exec -w --report ~/report -- bash -c '
+coworker exec -w --level hardened --report ~/report -- bash -c '
 echo one >a; git add a && git commit -qm one && git checkout -qb other && echo committed
-git init -q nested 2>&1 && [ -s nested/.git/config ] && echo initialized
+git init -q nested 2>&1 || echo sealed
 mkdir .claude; echo x >sub.json; mkdir sub; mv sub.json sub/.mcp.json; echo x >.git/commondir
 mkdir x x/hooks; mv x .vscode; ls -d .claude sub/.mcp.json .git/commondir .vscode'
 cat ~/report`
@@ -103,7 +104,9 @@ func checkGuard(t *testing.T, r Result) {
 	}
 }
 
-func checkGuardedVerify(t *testing.T, r Result) {
+// checkGuardedVerify wants every attempt stopped. Without Landlock some are leaked to the second half alone, and the level is
+// not reached.
+func checkGuardedVerify(t *testing.T, r Result, landlock bool) {
 	t.Helper()
 	report, err := ParseReport(r.Stdout)
 	if err != nil {
@@ -116,16 +119,22 @@ func checkGuardedVerify(t *testing.T, r Result) {
 		if p.Part == "absent" && p.Got != "stopped" {
 			t.Errorf("%s: %s (%s)", p.Name, p.Got, p.Detail)
 		}
-		if !p.OK() {
+		if !p.OK() && (landlock || p.Alone == "") {
 			t.Errorf("%s: %s (%s)", p.Name, p.Got, p.Detail)
 		}
 	}
 }
 
-func checkGuardedExec(t *testing.T, r Result) {
+func checkGuardedExec(t *testing.T, r Result, landlock bool) {
 	t.Helper()
 	text := string(r.Stdout) + string(r.Stderr)
-	for _, want := range []string{"committed\n", "initialized\n", `"bpf-lsm"`, "--write /root/repo/.claude", "repo/sub/.mcp.json"} {
+	if !landlock {
+		if !strings.Contains(text, "content reads: not shown with Landlock and kernel programs alone") {
+			t.Errorf("a session without Landlock is not refused: %s", text)
+		}
+		return
+	}
+	for _, want := range []string{"committed\n", "sealed\n", `"level": "hardened"`, `"bpf-lsm"`, "--write /root/repo/.claude", "repo/sub/.mcp.json"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("it does not say %q: %s", want, text)
 		}

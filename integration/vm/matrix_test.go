@@ -49,15 +49,8 @@ func standardFiles(t *testing.T) []File {
 	return slices.Concat(box, programs, productFiles(t), []File{{Path: probePath, Mode: 0o755, Source: probe}, confinementTest(t)})
 }
 
-// withoutGuard leaves bpf out of the security modules, which Debian lists: else every session of root would load its
-// programs, which takes seconds when it is emulated. TestGuard is about them.
-const withoutGuard = "lsm=landlock,lockdown,yama"
-
 func boot(t *testing.T, k Kernel, g Guest) map[string]Result {
 	t.Helper()
-	if !slices.ContainsFunc(g.Cmdline, func(s string) bool { return strings.HasPrefix(s, "lsm=") }) {
-		g.Cmdline = append(slices.Clone(g.Cmdline), withoutGuard)
-	}
 	image, err := Ensure(t.Context(), k)
 	if err != nil {
 		t.Fatal(err)

@@ -213,7 +213,7 @@ func (s *Session) start(ctx context.Context, scratch *enforce.Tree) error {
 	}
 	request := ward.Request{
 		Name: s.id, Limits: spec.Limits, Literals: spec.Literals,
-		NoEgress: enforcetest.Off(spec, faultEBPF), NoGuard: enforcetest.Off(spec, faultGuard),
+		NoEgress: enforcetest.Off(spec, faultEBPF), Guard: s.options.MinLevel >= enforce.Hardened && !enforcetest.Off(spec, faultGuard),
 	}
 	if s.ward, err = openWard(request); err != nil {
 		s.crash.started()

@@ -68,7 +68,7 @@ func Open(socket string, r ward.Request) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := c.call(request{Op: opOpen, Name: r.Name, Limits: &r.Limits, Literals: r.Literals, NoEgress: r.NoEgress}, callLimit)
+	a, err := c.call(request{Op: opOpen, Name: r.Name, Limits: &r.Limits, Literals: r.Literals, NoEgress: r.NoEgress, Guard: r.Guard}, callLimit)
 	if err != nil {
 		return nil, errors.Join(err, c.shut())
 	}

@@ -56,6 +56,7 @@ type request struct {
 	// open: addresses that rules consist of, and whether the programs on the network are left out
 	Literals []string      `json:"literals,omitempty"`
 	NoEgress bool          `json:"no_egress,omitempty"`
+	Guard    bool          `json:"guard,omitempty"`
 	Ticket   int           `json:"ticket,omitempty"` // leave: from the answer to join
 	Part     []byte        `json:"part,omitempty"`   // guard: the next bytes of the trees
 	Last     bool          `json:"last,omitempty"`   // guard: there are no more
@@ -171,7 +172,7 @@ func (r *request) beyond() string {
 		of   op
 	}{
 		{"version", r.Version != 0, opHello}, {"name", r.Name != "", opOpen}, {"limits", r.Limits != nil, opOpen},
-		{"literals", r.Literals != nil, opOpen}, {"no_egress", r.NoEgress, opOpen},
+		{"literals", r.Literals != nil, opOpen}, {"no_egress", r.NoEgress, opOpen}, {"guard", r.Guard, opOpen},
 		{"ticket", r.Ticket != 0, opLeave}, {"part", r.Part != nil, opGuard}, {"last", r.Last, opGuard}, {"limit", r.Limit != 0, opFreeze},
 	} {
 		if v.set && v.of != r.Op {

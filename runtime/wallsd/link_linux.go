@@ -122,7 +122,7 @@ func (l *link) shake() (opened bool, err error) {
 	l.session = r.Name
 	limits := bounded(*r.Limits, l.server.config.Most)
 	l.ward, err = ward.Open(ward.Request{
-		Name: GroupName(l.peer.uid, r.Name), Limits: limits, Literals: r.Literals, NoEgress: r.NoEgress, Below: l.server.config.Below,
+		Name: GroupName(l.peer.uid, r.Name), Limits: limits, Literals: r.Literals, NoEgress: r.NoEgress, Guard: r.Guard, Below: l.server.config.Below,
 	})
 	if err != nil {
 		return false, l.refuse(r, err)

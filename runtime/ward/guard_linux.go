@@ -66,8 +66,8 @@ type files struct {
 func openFiles(r Request, group string, refusals chan<- enforce.Refusal, fallen chan<- error) *files {
 	f := &files{loaded: make(chan struct{}), stop: make(chan struct{}), group: group, refusals: refusals, fallen: fallen}
 	switch err := guard.Allowed(); {
-	case r.NoGuard:
-		f.state.Why = "left out to show that the rest holds alone"
+	case !r.Guard:
+		f.state.Why = "only sessions that ask for the level hardened load it"
 	case group == "":
 		f.state.Why = "no control group of version 2 can be made here"
 	case err != nil:

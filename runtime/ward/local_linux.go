@@ -14,8 +14,10 @@ type Request struct {
 	Limits   enforce.Limits
 	Literals []string // addresses that rules consist of, as in enforce.Spec
 	NoEgress bool     // leave out the programs of enforce/egress; for builds that show that the rest holds alone
-	NoGuard  bool     // the same for those of enforce/guard
-	Below    string   // a delegated group of v2 to make it in, see cgroup.NewBelow; empty: the usual place
+	// Guard asks for the programs of enforce/guard too. Loading them takes the kernel some hundred milliseconds, so only
+	// sessions that need them do.
+	Guard bool
+	Below string // a delegated group of v2 to make it in, see cgroup.NewBelow; empty: the usual place
 }
 
 // Local is a ward in this process, with what this process may do.
