@@ -230,12 +230,19 @@ func listen() error {
 			}
 		}()
 	}
-	var err error
-	datagrams, err = net.ListenPacket("unixgram", "/root/datagrams")
-	return err
+	datagrams, err := net.ListenPacket("unixgram", "/root/datagrams")
+	if err != nil {
+		return err
+	}
+	go func() { // also holds the socket: one that nobody holds is closed
+		for buf := make([]byte, 16); ; {
+			if _, _, err := datagrams.ReadFrom(buf); err != nil {
+				return
+			}
+		}
+	}()
+	return nil
 }
-
-var datagrams net.PacketConn // a socket that nobody holds is closed
 
 func report(where string, lines []string) {
 	for _, l := range lines {
