@@ -123,12 +123,16 @@ func printChanges(w io.Writer, set *changes.Set, most int) {
 // sumUp sums a set up in one clause.
 func sumUp(set *changes.Set) string {
 	text := fmt.Sprintf("%d changes", len(set.Changes))
+	var apart []string
 	for _, v := range []changes.Verdict{changes.Held, changes.Conflict, changes.LeftOut} {
 		if n := set.Count(v); n > 0 {
-			text += fmt.Sprintf(", %d %s", n, v)
+			apart = append(apart, fmt.Sprintf("%d %s", n, v))
 		}
 	}
-	return text
+	if apart == nil {
+		return text
+	}
+	return text + " (" + strings.Join(apart, ", ") + ")"
 }
 
 // apply brings the changes into the real folders. What is in conflict stays in the stage.
