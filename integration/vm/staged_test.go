@@ -16,6 +16,8 @@ for user in root worker; do mkdir -p /srv/$user/w; cd /srv/$user/w; echo secret 
 
 const onDisk = `export COWORKER_HOME=/srv/$(id -un)/own; cd /srv/$(id -un)/w; `
 
+var diskModules = []string{"overlay", "ext4", "loop"}
+
 var stagedScenarios = []scenario{
 	{name: "staged", users: everyone, kernels: landlock,
 		script: onDisk + `coworker exec --staged --apply never --report ../report -- bash -c 'mkdir .vscode && echo x >.vscode/tasks.json
@@ -31,8 +33,9 @@ var stagedScenarios = []scenario{
 		says:   []string{"this kernel makes no overlay for a user namespace", "hint: --live"}, never: []string{"made"}},
 }
 
-// TestStaged runs staged sessions on each kernel: refused with the reason where there is no overlay for a user namespace.
-func TestStaged(t *testing.T) {
+// filesWithDisk are the standard files and what diskScript needs.
+func filesWithDisk(t *testing.T) []File {
+	t.Helper()
 	tools, err := HostPrograms("mke2fs")
 	if err != nil {
 		t.Fatal(err)
@@ -43,6 +46,12 @@ func TestStaged(t *testing.T) {
 			files = append(files, f)
 		}
 	}
+	return files
+}
+
+// TestStaged runs staged sessions on each kernel: refused with the reason where there is no overlay for a user namespace.
+func TestStaged(t *testing.T) {
+	files := filesWithDisk(t)
 	for _, k := range Kernels() {
 		t.Run(k.Name, func(t *testing.T) {
 			cases := []Case{bash("prepare", guest.Root, diskScript)}
@@ -53,7 +62,7 @@ func TestStaged(t *testing.T) {
 					}
 				}
 			}
-			got := boot(t, k, Guest{Files: files, Modules: []string{"overlay", "ext4", "loop"}, Cases: cases})
+			got := boot(t, k, Guest{Files: files, Modules: diskModules, Cases: cases})
 			if r := got["prepare as root"]; r.Exit != 0 {
 				t.Fatalf("the disk: %v", r)
 			}
