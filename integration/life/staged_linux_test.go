@@ -255,7 +255,10 @@ func TestStagedRefusals(t *testing.T) {
 			change func(*testing.T, plan.Place, *session.Options)
 			why    string
 		}{
-			"bare": {func(t *testing.T, _ plan.Place, o *session.Options) { o.Backend = session.Backends()[1] }, "the backend bare makes no mounts"},
+			"bare": {func(t *testing.T, _ plan.Place, o *session.Options) {
+				all := session.Backends()
+				o.Backend = all[slices.IndexFunc(all, func(b enforce.Backend) bool { return b.Name() == enforce.Bare })]
+			}, "the backend bare makes no mounts"},
 			"store": {func(_ *testing.T, p plan.Place, o *session.Options) {
 				o.StageStore = filepath.Join(p.Workspace, "changes")
 			}, "which lies in the workspace"},
