@@ -14,16 +14,16 @@ var withGuard = []string{"lsm=landlock,lockdown,yama,bpf"}
 // record shows that the hook was first.
 var notAlone = map[string]bool{"rmdir .git/hooks": true, "execute hidden": true, "vsock": true}
 
-// TestGuard runs the battery of guestguard on every kernel: each attempt is refused inside and recorded, works before and
+// testGuard runs the battery of guestguard on every kernel: each attempt is refused inside and recorded, works before and
 // beside the session, and honest work goes on. verify proves the same with the whole product.
-func TestGuard(t *testing.T) {
+func testGuard(t *testing.T, kernels []Kernel) {
 	program := filepath.Join(t.TempDir(), "guestguard")
 	if err := BuildStatic(t.Context(), "coworker/integration/vm/guestguard", program); err != nil {
 		t.Fatal(err)
 	}
 	files := append(standardFiles(t), File{Path: "/usr/local/bin/guestguard", Mode: 0o755, Source: program})
 	const limit = 3 * time.Minute
-	for _, k := range Kernels() {
+	for _, k := range kernels {
 		t.Run(k.Name, func(t *testing.T) {
 			got := boot(t, k, Guest{Files: files, Modules: []string{"overlay"}, Cmdline: withGuard, Timeout: 2 * DefaultLife, Cases: []Case{
 				{Name: "guard", Argv: []string{"guestguard"}, Timeout: limit},

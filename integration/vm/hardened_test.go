@@ -25,12 +25,12 @@ done
 ls -A
 `
 
-// TestHardened: a user without privileges reaches the level hardened through the helper where bpf is among the kernel's
+// testHardened: a user without privileges reaches the level hardened through the helper where bpf is among the kernel's
 // security modules: live, because the programs on the hooks stop names that were absent, and staged. Linux 5.10 has no
 // Landlock, so content rests on the mounts alone there, and the level says so.
-func TestHardened(t *testing.T) {
+func testHardened(t *testing.T, kernels []Kernel) {
 	files := filesWithDisk(t)
-	for _, k := range Kernels() {
+	for _, k := range kernels {
 		t.Run(k.Name, func(t *testing.T) {
 			c := bash("hardened", guest.Root, diskScript+"\nset +e"+fmt.Sprintf(hardenedScript, guest.WorkerUID))
 			c.Timeout = 6 * time.Minute

@@ -133,6 +133,11 @@ type netRow struct {
 	Level   string `json:"level"`
 }
 
+// refusedByProgram: where root's sessions have kernel programs, those answer before the routes do.
+func refusedByProgram(user, want, text string) bool {
+	return user == guest.Root && want == unreachable && strings.Contains(text, "operation not permitted")
+}
+
 // checkNetwork holds what the clients of one user met, and what was told about it, against what the redirect allows.
 func checkNetwork(t *testing.T, user string, mode redirect.Mode, got map[string]Result) {
 	t.Helper()
@@ -147,7 +152,7 @@ func checkNetwork(t *testing.T, user string, mode redirect.Mode, got map[string]
 		if want == "" {
 			want = "worked"
 		}
-		if text := inside[q.name]; text == "" || !strings.Contains(text, want) {
+		if text := inside[q.name]; text == "" || !strings.Contains(text, want) && !refusedByProgram(user, want, text) {
 			failed = true
 			t.Errorf("%q as %s inside: %q, want %q", q.name, user, text, want)
 		}

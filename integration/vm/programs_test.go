@@ -21,8 +21,8 @@ var programHooks = map[string]struct{ have, lack string }{
 // withoutCookie are kernels that do not tell the cookie of a network namespace to a process.
 var withoutCookie = []string{"5.10"}
 
-// TestPrograms runs the tests of enforce/egress in each kernel.
-func TestPrograms(t *testing.T) {
+// testPrograms runs the tests of enforce/egress in each kernel.
+func testPrograms(t *testing.T, kernels []Kernel) {
 	const path = "/usr/local/bin/egress.test"
 	file := filepath.Join(t.TempDir(), "egress.test")
 	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", file, "coworker/enforce/egress")
@@ -31,7 +31,7 @@ func TestPrograms(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	files := append(standardFiles(t), File{Path: path, Mode: 0o755, Source: file})
-	for _, k := range Kernels() {
+	for _, k := range kernels {
 		t.Run(k.Name, func(t *testing.T) {
 			tests := "Attempts|Told|Detached|GroupRemoved|Packets|Exec|Refuses|Parse|Places" // the others measure and count
 			if slices.Contains(withoutCookie, k.Name) {

@@ -49,10 +49,10 @@ func filesWithDisk(t *testing.T) []File {
 	return files
 }
 
-// TestStaged runs staged sessions on each kernel: refused with the reason where there is no overlay for a user namespace.
-func TestStaged(t *testing.T) {
+// testStaged runs staged sessions on each kernel: refused with the reason where there is no overlay for a user namespace.
+func testStaged(t *testing.T, kernels []Kernel) {
 	files := filesWithDisk(t)
-	for _, k := range Kernels() {
+	for _, k := range kernels {
 		t.Run(k.Name, func(t *testing.T) {
 			cases := []Case{bash("prepare", guest.Root, diskScript)}
 			for _, s := range stagedScenarios {

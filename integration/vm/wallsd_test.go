@@ -29,16 +29,16 @@ kill -9 $HELPER
 wait $SESSION; echo "session $?"
 `
 
-// TestHelper: users without privileges get the control group from the helper where v2 has the controllers, at the top and
+// testHelper: users without privileges get the control group from the helper where v2 has the controllers, at the top and
 // below a group that was delegated to it.
-func TestHelper(t *testing.T) {
+func testHelper(t *testing.T, kernels []Kernel) {
 	files := standardFiles(t)
 	helper := func(name, flags, before string) Case {
 		c := bash(name, guest.Root, fmt.Sprintf(helperScript, guest.WorkerUID))
 		c.Env = []string{"FLAGS=" + flags, "BEFORE=" + before}
 		return c
 	}
-	for _, k := range Kernels() {
+	for _, k := range kernels {
 		t.Run(k.Name, func(t *testing.T) {
 			got := boot(t, k, Guest{Files: files, Modules: []string{"overlay"}, Timeout: 2 * DefaultLife, Cases: []Case{
 				helper("by hand", "", ""),
