@@ -12,4 +12,4 @@ func TestSoakHelper(t *testing.T) { testHelper(t, someKernels("5.10", "6.12")) }
 
 func TestSoakPrograms(t *testing.T) { testPrograms(t, someKernels("6.1", "6.12")) }
 
-func TestSoakStaged(t *testing.T) { testStaged(t, someKernels("6.12")) }
+func TestSoakStaged(t *testing.T) { testStaged(t, someKernels("6.1", "6.12")) }
