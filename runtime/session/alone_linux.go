@@ -20,10 +20,12 @@ import (
 // aloneLimit bounds the attempts of one half. They take some milliseconds.
 const aloneLimit = 20 * time.Second
 
-// couldHarden says whether it is worth showing each half alone: without kernel programs there is no second one.
+// couldHarden says whether it is worth showing each half alone. Without kernel programs there is no second one, a live tree
+// without the guard only sweeps, and what nobody bounds is not hardened either; the attempts cost some milliseconds.
 func (s *Session) couldHarden() bool {
-	state := s.ward.State()
-	return s.cell.Alone != nil && (state.Egress.On() || state.Guard.On())
+	state, limits := s.ward.State(), s.options.Spec.Limits
+	bounded := limits.CPUs > 0 && limits.Time > 0
+	return bounded && s.cell.Alone != nil && (state.Guard.On() || s.options.Staged && state.Egress.On())
 }
 
 // halves shows what either half of the mechanisms keeps without the other. What cannot be shown is a probe that is missing,
