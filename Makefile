@@ -60,7 +60,7 @@ bench: box
 	scripts/deps bench
 	go test -p 1 -run '^$$' -bench . -timeout 60m $(PKGS)
 
-soak: build
+soak: box
 	scripts/deps test
 	scripts/test-user
 	$(GATE) go test -count=1 -tags soak -p 1 -run Soak -timeout 6h ./integration/...
