@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
 	"coworker/enforce"
 	"coworker/enforce/enforcetest"
 	"coworker/enforce/landlock"
@@ -17,6 +19,10 @@ import (
 // the host's namespaces. It first makes the attempts with nothing around it, so that only what works then counts, puts on
 // the cell's Landlock layer, waits until it was moved into the session's control group, and makes them again.
 func Alone(conn *wire.Conn) error {
+	// It runs as the session's user, who must not be able to answer in its place (ptrace(2)).
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("prctl PR_SET_DUMPABLE: %w", err)
+	}
 	var begin wire.AloneBegin
 	if err := receive(conn, wire.TypeAloneBegin, &begin); err != nil {
 		return err

@@ -40,7 +40,7 @@ func (s *Session) halves(ctx context.Context) ([]enforce.Probe, error) {
 func (s *Session) showHalves(ctx context.Context) (probes []enforce.Probe, err error) {
 	ctx, cancel := context.WithTimeout(ctx, aloneLimit)
 	defer cancel()
-	targets, err := newAloneCanaries(filepath.Dir(s.options.Spec.HomeStore), s.id, s.options.Spec.Identity)
+	targets, err := newAloneCanaries(canaryParent(s.options.Spec.HomeStore, s.id), s.id, s.options.Spec.Identity)
 	if err != nil {
 		return nil, err
 	}
@@ -154,6 +154,17 @@ type aloneCanaries struct {
 	enforce.AloneTargets
 	open    []interface{ Close() error }
 	drained sync.WaitGroup
+}
+
+// canaryParent is where the folder of the canaries lies: beside the private home, out of sight inside. The name of a socket
+// holds 107 bytes (unix(7)); where that is too deep it is the host's /tmp, which no session shows.
+func canaryParent(store, session string) string {
+	const longest = 107
+	parent := filepath.Dir(store)
+	if len(filepath.Join(parent, "alone-"+session, "datagram")) > longest {
+		return "/tmp"
+	}
+	return parent
 }
 
 func newAloneCanaries(parent, session string, id enforce.Identity) (_ *aloneCanaries, err error) {
