@@ -350,3 +350,29 @@ func TestLiveIsNotStaged(t *testing.T) {
 		t.Errorf("apply in a live session: %v", err)
 	}
 }
+
+// TestStagedOtherGroup: what belongs to a group that the session does not know cannot be copied, and the person is told.
+func TestStagedOtherGroup(t *testing.T) {
+	if os.Geteuid() != 0 {
+		return // only root gives files to other groups
+	}
+	p := newPlace(t)
+	put(t, filepath.Join(p.Workspace, "old"), "old")
+	for _, name := range []string{p.Workspace, filepath.Join(p.Workspace, "old")} {
+		if err := os.Lchown(name, 0, 4243); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var told []string
+	s, err := open(t, p, staged, func(o *session.Options) { o.Notify = func(n session.Notice) { told = append(told, n.Text+n.Hint) } })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if r, err := s.Run(t.Context(), session.Command{Argv: []string{"/bin/sh", "-c", "echo new >>old"}}); err != nil || r.Code == 0 {
+		t.Errorf("code %d, %v: it can be changed after all, and the note is wrong", r.Code, err)
+	}
+	if text := strings.Join(told, "\n"); !strings.Contains(text, "group 4243") || !strings.Contains(text, "--live") {
+		t.Errorf("told: %q", text)
+	}
+}

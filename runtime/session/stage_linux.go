@@ -159,8 +159,24 @@ func (s *Session) checkStaging() error {
 		if err := checkStagedTree(t, s.options.StageStore, points); err != nil {
 			return err
 		}
+		s.tellOwner(t)
 	}
 	return nil
+}
+
+// tellOwner says what cannot be changed on a copy: a session knows one user and one group, and an overlay gives every copy the
+// ids of the original (ovl_copy_up in the kernel's fs/overlayfs/copy_up.c), so that of other ids it can copy nothing.
+func (s *Session) tellOwner(t enforce.Tree) {
+	var st unix.Stat_t
+	id := s.options.Spec.Identity
+	if unix.Lstat(t.Path, &st) != nil || int(st.Uid) == id.UID && int(st.Gid) == id.GID {
+		return
+	}
+	s.options.Notify(Notice{
+		Text: fmt.Sprintf("%q belongs to user %d and group %d: what has another user than %d or another group than %d cannot be changed on a copy (EOVERFLOW)",
+			shorten(t.Path), st.Uid, st.Gid, id.UID, id.GID),
+		Hint: fmt.Sprintf("chgrp -R %d on the folder, or --live", id.GID),
+	})
 }
 
 func checkStagedTree(t enforce.Tree, store string, mounts map[string]bool) error {
